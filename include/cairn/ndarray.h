@@ -1,0 +1,161 @@
+/// Element types, descriptors of a function's values, and n-dimensional arrays.
+///
+/// Shapes are in elements, outermost dimension first; strides are in elements too. A dynamic dimension is -1.
+#ifndef CAIRN_NDARRAY_H
+#define CAIRN_NDARRAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cairn/context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { CAIRN_MAX_RANK = 12, CAIRN_DYNAMIC = -1 };
+
+/// Element types. Values are ABI. Sub-byte types take one byte per element in arrays, the value in the low bits
+/// (sign-extended for the signed ones); complex values are (real, imaginary) pairs.
+typedef enum cairn_dtype {
+  CAIRN_DTYPE_NONE = 0,
+  CAIRN_BOOL = 1,
+  CAIRN_F64 = 2,
+  CAIRN_F32 = 3,
+  CAIRN_F16 = 4,
+  CAIRN_BF16 = 5,
+  CAIRN_F8E5M2 = 6,
+  CAIRN_F8E4M3FN = 7,
+  CAIRN_F8E8M0FNU = 8,
+  CAIRN_F4E2M1FN = 9,
+  CAIRN_SI64 = 10,
+  CAIRN_SI32 = 11,
+  CAIRN_SI16 = 12,
+  CAIRN_SI8 = 13,
+  CAIRN_SI4 = 14,
+  CAIRN_SI2 = 15,
+  CAIRN_UI64 = 16,
+  CAIRN_UI32 = 17,
+  CAIRN_UI16 = 18,
+  CAIRN_UI8 = 19,
+  CAIRN_UI6 = 20,
+  CAIRN_UI4 = 21,
+  CAIRN_UI3 = 22,
+  CAIRN_UI2 = 23,
+  CAIRN_UI1 = 24,
+  CAIRN_C128 = 25,
+  CAIRN_C64 = 26,
+  CAIRN_C32 = 27,
+  CAIRN_CBF16 = 28,
+  CAIRN_CF8E5M2 = 29,
+  CAIRN_CF8E4M3FN = 30,
+  CAIRN_TF32 = 31,
+  CAIRN_DTYPE_COUNT = 32
+} cairn_dtype;
+
+/// "float16", "int32", "bfloat16", …; "none" for a value that is no type.
+CAIRN_API const char *cairn_dtype_name(cairn_dtype dtype);
+/// The type of a name, or CAIRN_DTYPE_NONE.
+CAIRN_API cairn_dtype cairn_dtype_from_name(const char *name);
+/// Bytes one element takes in an array (1 for sub-byte types).
+CAIRN_API size_t cairn_dtype_bytes(cairn_dtype dtype);
+
+// --- descriptors --------------------------------------------------------------------------------------------------
+
+/// Describes one input, output or state. Owner: borrowed from the asset, model or function it came from.
+typedef struct cairn_descriptor {
+  const char *name;
+  cairn_dtype dtype;           ///< CAIRN_DTYPE_NONE for an image value
+  int rank;
+  int64_t shape[CAIRN_MAX_RANK];       ///< -1 = dynamic
+  int64_t interleave[CAIRN_MAX_RANK];  ///< block of consecutive elements per dimension, 1 = none
+  int64_t alignment[CAIRN_MAX_RANK + 1];  ///< of the strides wanted by the producer; informative, 1 = none
+  bool is_image;
+  uint32_t image_format, image_height, image_width;  ///< fourcc and size of an image value
+} cairn_descriptor;
+
+/// Whether a dimension is still dynamic.
+CAIRN_API bool cairn_descriptor_is_dynamic(const cairn_descriptor *descriptor);
+
+/// Checks that `shape` fits (equal rank, equal static dims, no negative dim) and gives the preferred layout: strides in
+/// elements and the bytes it needs. `shape` NULL is allowed for a static descriptor. Out pointers may be NULL.
+/// Errors: FAILED_PRECONDITION (dynamic dims left unresolved), INVALID_ARGUMENT (naming the dim), OUT_OF_RANGE (size).
+CAIRN_API cairn_status cairn_descriptor_resolve(const cairn_descriptor *descriptor, const int64_t *shape, int rank,
+                                                int64_t *out_strides, size_t *out_bytes);
+
+// --- arrays -------------------------------------------------------------------------------------------------------
+
+/// Storage + shape + strides + dtype (+ interleave). Views share storage.
+/// Owner: shared and counted. Thread: the object is immutable; its elements follow the usual rules of memory (one
+/// writer, or many readers). A run that is given an array as a state refuses a second run on it with BUSY.
+typedef struct cairn_ndarray cairn_ndarray;
+
+/// A zeroed, contiguous row-major array. Errors: INVALID_ARGUMENT, OUT_OF_RANGE, OUT_OF_MEMORY.
+CAIRN_API cairn_status cairn_ndarray_create(cairn_context *context, cairn_dtype dtype, const int64_t *shape, int rank,
+                                            cairn_ndarray **out_array);
+
+/// A zeroed array in the preferred layout of a descriptor (with its interleave). `shape` resolves the dynamic dims and
+/// may be NULL for a static descriptor. Errors: as cairn_descriptor_resolve, OUT_OF_MEMORY.
+CAIRN_API cairn_status cairn_ndarray_create_from_descriptor(cairn_context *context, const cairn_descriptor *descriptor,
+                                                            const int64_t *shape, int rank, cairn_ndarray **out_array);
+
+/// Caller memory to wrap. Zero-initialise, then fill in.
+typedef struct cairn_ndarray_wrap_options {
+  void *data;              ///< start of the caller's block
+  size_t bytes;            ///< its size
+  size_t byte_offset;      ///< of element 0
+  cairn_dtype dtype;
+  int rank;
+  const int64_t *shape;
+  const int64_t *strides;     ///< in elements, not negative; NULL = contiguous row-major
+  const int64_t *interleave;  ///< NULL = none
+  bool read_only;
+  void (*release)(void *user);  ///< called once when the last view is gone; may be NULL
+  void *user;
+} cairn_ndarray_wrap_options;
+
+/// Wraps caller memory without a copy. Every element the shape and strides reach must lie inside the block, and the
+/// data must be aligned to its element. On failure `release` is not called.
+CAIRN_API cairn_status cairn_ndarray_wrap(cairn_context *context, const cairn_ndarray_wrap_options *options,
+                                          cairn_ndarray **out_array);
+
+/// A view of the elements [start, end) of every dimension (NULL = whole). Keeps the parent's storage alive.
+CAIRN_API cairn_status cairn_ndarray_slice(cairn_ndarray *array, const int64_t *start, const int64_t *end, cairn_ndarray **out_view);
+
+/// A read-only view of the whole array.
+CAIRN_API cairn_status cairn_ndarray_const_view(cairn_ndarray *array, cairn_ndarray **out_view);
+
+CAIRN_API void cairn_ndarray_retain(cairn_ndarray *array);
+CAIRN_API void cairn_ndarray_release(cairn_ndarray *array);
+
+CAIRN_API cairn_dtype cairn_ndarray_dtype(const cairn_ndarray *array);
+CAIRN_API int cairn_ndarray_rank(const cairn_ndarray *array);
+CAIRN_API const int64_t *cairn_ndarray_shape(const cairn_ndarray *array);
+/// Strides in elements; for an interleaved dimension the distance between blocks.
+CAIRN_API const int64_t *cairn_ndarray_strides(const cairn_ndarray *array);
+CAIRN_API const int64_t *cairn_ndarray_interleave(const cairn_ndarray *array);
+CAIRN_API int64_t cairn_ndarray_count(const cairn_ndarray *array);
+CAIRN_API bool cairn_ndarray_is_contiguous(const cairn_ndarray *array);
+CAIRN_API bool cairn_ndarray_is_read_only(const cairn_ndarray *array);
+
+/// Address of element 0. Valid while the array lives.
+CAIRN_API const void *cairn_ndarray_data(const cairn_ndarray *array);
+/// As cairn_ndarray_data for writing; NULL when the array is read-only.
+CAIRN_API void *cairn_ndarray_mutable_data(cairn_ndarray *array);
+
+/// Copies all elements out of / into the array in row-major logical order, whatever its layout. `bytes` must be the
+/// count times the element size. Errors: INVALID_ARGUMENT, FAILED_PRECONDITION (read-only).
+CAIRN_API cairn_status cairn_ndarray_read(const cairn_ndarray *array, void *out_data, size_t bytes);
+CAIRN_API cairn_status cairn_ndarray_write(cairn_ndarray *array, const void *data, size_t bytes);
+
+/// Copies every element of `source` (same shape and dtype) into `target`, whatever the layouts.
+CAIRN_API cairn_status cairn_ndarray_copy(const cairn_ndarray *source, cairn_ndarray *target);
+
+/// Sets every element to zero. Errors: FAILED_PRECONDITION (read-only).
+CAIRN_API cairn_status cairn_ndarray_zero(cairn_ndarray *array);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

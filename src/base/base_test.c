@@ -1,0 +1,278 @@
+// Unit tests of the base layer.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/checked.h"
+#include "base/context.h"
+#include "base/cpu.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/vec.h"
+
+static void test_status(void **state) {
+  (void)state;
+  assert_string_equal(cairn_status_text(CAIRN_OK), "ok");
+  assert_string_equal(cairn_status_name(CAIRN_CONTEXT_FULL), "CONTEXT_FULL");
+  assert_string_equal(cairn_status_text((cairn_status)99), "unknown status");
+  assert_int_equal(CRN_FAIL(NOT_FOUND, "no %s", "thing"), CAIRN_NOT_FOUND);
+  const cairn_error *e = cairn_last_error();
+  assert_int_equal(e->code, CAIRN_NOT_FOUND);
+  assert_string_equal(e->message, "no thing");
+  assert_true(crn_starts_with(e->file, "src/base/"));
+  for (int i = 0; i < 12; i++) crn_note(CAIRN_NOT_FOUND, "note %d", i);
+  char text[4096];
+  cairn_last_error_text(text, sizeof text);
+  assert_true(crn_starts_with(text, "no thing (note 0; note 1;"));
+  assert_null(strstr(text, "note 8"));
+  // Quoting the previous message must not overwrite it while it is read.
+  CRN_FAIL(INTERNAL, "again: %s", cairn_last_error()->message);
+  assert_string_equal(cairn_last_error()->message, "again: no thing");
+  char small[4];
+  assert_true(cairn_last_error_text(small, sizeof small) > 4);
+  assert_string_equal(small, "aga");
+}
+
+static void test_checked(void **state) {
+  (void)state;
+  size_t n;
+  int64_t i;
+  assert_false(crn_add_size(SIZE_MAX, 1, &n));
+  assert_false(crn_mul_size(SIZE_MAX / 2, 3, &n));
+  assert_false(crn_align_size(SIZE_MAX - 3, 64, &n));
+  assert_true(crn_align_size(65, 64, &n));
+  assert_int_equal(n, 128);
+  assert_false(crn_mul_i64(INT64_MAX, 2, &i));
+  assert_true(crn_range_inside(10, 0, 10));
+  assert_false(crn_range_inside(10, 1, 10));
+  assert_false(crn_range_inside(SIZE_MAX, 2, 10));
+}
+
+static void test_arena(void **state) {
+  (void)state;
+  crn_arena arena;
+  crn_arena_initialize(&arena, NULL);
+  unsigned char *first = NULL;
+  for (int i = 0; i < 1000; i++) {
+    unsigned char *p;
+    assert_int_equal(crn_arena_alloc(&arena, (size_t)i * 7, &p), CAIRN_OK);
+    assert_int_equal((uintptr_t)p % 16, 0);
+    for (int k = 0; k < i * 7; k++) assert_int_equal(p[k], 0);
+    memset(p, 0xab, (size_t)i * 7);
+    if (i == 1) first = p;
+  }
+  assert_int_equal(first[6], 0xab);
+  void *huge;
+  assert_int_equal(crn_arena_alloc(&arena, SIZE_MAX - 4, &huge), CAIRN_OUT_OF_MEMORY);
+  assert_int_equal(crn_arena_array(&arena, SIZE_MAX, 8, &huge), CAIRN_OUT_OF_MEMORY);
+  crn_arena_deinitialize(&arena);
+}
+
+static void test_map_and_vec(void **state) {
+  (void)state;
+  crn_map map;
+  crn_map_initialize(&map, crn_default_allocator());
+  char key[16];
+  for (int i = 0; i < 5000; i++) {
+    int n = snprintf(key, sizeof key, "k%d", i);
+    assert_int_equal(crn_map_set(&map, key, (size_t)n, (uint64_t)i), CAIRN_OK);
+  }
+  uint64_t value;
+  assert_true(crn_map_get(&map, "k4999", 5, &value));
+  assert_int_equal(value, 4999);
+  assert_false(crn_map_get(&map, "k5000", 5, &value));
+  assert_int_equal(crn_map_set(&map, "k1", 2, 77), CAIRN_OK);
+  assert_true(crn_map_get(&map, "k1", 2, &value));
+  assert_int_equal(value, 77);
+  assert_int_equal(map.size, 5000);
+  // Keys are bytes: a NUL is one like any other.
+  assert_int_equal(crn_map_set(&map, "a\0b", 3, 1), CAIRN_OK);
+  assert_false(crn_map_get(&map, "a\0c", 3, NULL));
+  crn_map_deinitialize(&map);
+  CRN_VEC(int) v = {0};
+  for (int i = 0; i < 100; i++) assert_int_equal(crn_vec_push(crn_default_allocator(), &v, i), CAIRN_OK);
+  assert_int_equal(v.items[99], 99);
+  crn_vec_free(crn_default_allocator(), &v);
+}
+
+static void check_tail(const char *text, size_t expected) { assert_int_equal(crn_utf8_incomplete_tail(text, strlen(text)), expected); }
+
+static void test_text(void **state) {
+  (void)state;
+  crn_str s;
+  crn_str_initialize(&s, NULL);
+  assert_string_equal(s.data, "");
+  assert_int_equal(crn_str_printf(&s, "%d-%s", 5, "x"), CAIRN_OK);
+  assert_int_equal(crn_str_json(&s, "a\"\n\x01\xff\xc3\xa4", 7), CAIRN_OK);
+  assert_string_equal(s.data, "5-x\"a\\\"\\n\\u0001\xef\xbf\xbd\xc3\xa4\"");
+  crn_str_deinitialize(&s);
+  uint32_t code;
+  bool valid;
+  const char *surrogate = "\xed\xa0\x80", *emoji = "\xf0\x9f\x98\x80";
+  assert_int_equal(crn_utf8_decode(surrogate, surrogate + 3, &code, &valid), 1);
+  assert_false(valid);
+  assert_int_equal(crn_utf8_decode(emoji, emoji + 4, &code, &valid), 4);
+  assert_int_equal(code, 0x1f600);
+  assert_int_equal(crn_utf8_decode(emoji, emoji + 3, &code, &valid), 3);
+  assert_false(valid);
+  char out[4];
+  assert_int_equal(crn_utf8_encode(0x1f600, out), 4);
+  assert_memory_equal(out, emoji, 4);
+  check_tail("abc", 0);
+  check_tail("a\xf0\x9f\x98", 3);
+  check_tail("a\xc3", 1);
+  check_tail("a\xc3\xa4", 0);
+  check_tail("\xff", 0);
+  check_tail("\xed\xa0", 0);
+}
+
+static void test_files(void **state) {
+  (void)state;
+  char folder[] = "/tmp/cairn-base-XXXXXX", path[64], deep[80];
+  assert_non_null(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s/f", folder);
+  snprintf(deep, sizeof deep, "%s/a/b/c", folder);
+  assert_int_equal(crn_make_directories(deep), CAIRN_OK);
+  assert_true(crn_is_directory(deep));
+  crn_file_map map;
+  assert_int_equal(crn_file_map_open(path, &map), CAIRN_NOT_FOUND);
+  assert_int_equal(crn_file_map_open(folder, &map), CAIRN_IO);
+  assert_int_equal(crn_file_replace(path, "hello", 5), CAIRN_OK);
+  // A discarded writer leaves neither a change nor a temporary file.
+  crn_file_writer w;
+  assert_int_equal(crn_file_create(path, &w), CAIRN_OK);
+  char temporary[128];
+  snprintf(temporary, sizeof temporary, "%s", w.temporary.data);
+  assert_int_equal(crn_file_write(&w, "no", 2), CAIRN_OK);
+  crn_file_discard(&w);
+  assert_false(crn_file_exists(temporary));
+  assert_int_equal(crn_file_map_open(path, &map), CAIRN_OK);
+  assert_int_equal(map.bytes, 5);
+  assert_memory_equal(map.data, "hello", 5);
+  crn_file_map_close(&map);
+  crn_str text;
+  crn_str_initialize(&text, NULL);
+  assert_int_equal(crn_file_read(path, 4, &text), CAIRN_OUT_OF_RANGE);
+  assert_int_equal(crn_file_read(path, 5, &text), CAIRN_OK);
+  assert_string_equal(text.data, "hello");
+  crn_str_deinitialize(&text);
+  assert_int_equal(crn_file_create("/nonexistent/x", &w), CAIRN_NOT_FOUND);
+  unsigned char digest[CRN_SHA256_BYTES];
+  assert_int_equal(crn_sha256("abc", 3, digest), CAIRN_OK);
+  assert_int_equal(digest[0], 0xba);
+  assert_int_equal(digest[31], 0xad);
+}
+
+static void test_json(void **state) {
+  (void)state;
+  json_t *j;
+  const char *text = "{\"s\":\"x\",\"i\":9007199254740993,\"b\":true,\"d\":0.5}", *s = NULL;
+  assert_int_equal(crn_json_parse(text, strlen(text), "t", &j), CAIRN_OK);
+  int64_t i = 0;
+  double d = 0;
+  bool b = false;
+  assert_int_equal(crn_json_string(j, "t", "s", true, &s), CAIRN_OK);
+  assert_string_equal(s, "x");
+  assert_int_equal(crn_json_int(j, "t", "i", true, &i), CAIRN_OK);
+  assert_true(i == 9007199254740993);
+  assert_int_equal(crn_json_double(j, "t", "d", true, &d), CAIRN_OK);
+  assert_int_equal(crn_json_bool(j, "t", "b", true, &b), CAIRN_OK);
+  assert_true(b);
+  assert_int_equal(crn_json_string(j, "t", "i", true, &s), CAIRN_CORRUPT);
+  assert_string_equal(cairn_last_error()->message, "t: 'i' must be a string");
+  assert_int_equal(crn_json_string(j, "t", "absent", false, &s), CAIRN_OK);
+  assert_int_equal(crn_json_string(j, "t", "absent", true, &s), CAIRN_CORRUPT);
+  json_decref(j);
+  assert_int_equal(crn_json_parse("{\"a\":1,\"a\":2}", 13, "t", &j), CAIRN_CORRUPT);
+  assert_int_equal(crn_json_parse("{", 1, "t", &j), CAIRN_CORRUPT);
+}
+
+typedef struct tally {
+  _Atomic int64_t sum;
+  _Atomic int calls;
+} tally;
+
+static void add_up(void *user, int64_t begin, int64_t end, int worker) {
+  tally *t = user;
+  (void)worker;
+  int64_t s = 0;
+  for (int64_t i = begin; i < end; i++) s += i;
+  atomic_fetch_add(&t->sum, s);
+  atomic_fetch_add(&t->calls, 1);
+}
+
+static void test_pool(void **state) {
+  (void)state;
+  for (int threads = 1; threads <= 4; threads++) {
+    crn_pool *pool;
+    assert_int_equal(crn_pool_create(crn_default_allocator(), threads, &pool), CAIRN_OK);
+    assert_int_equal(crn_pool_threads(pool), threads);
+    for (int round = 0; round < 500; round++) {
+      tally t = {0};
+      crn_pool_run(pool, 1000 + round, 10, add_up, &t);
+      int64_t n = 1000 + round;
+      assert_true(t.sum == n * (n - 1) / 2);
+    }
+    tally small = {0};
+    crn_pool_run(pool, 5, 10, add_up, &small);
+    assert_int_equal(small.calls, 1);
+    crn_pool_run(pool, 0, 10, add_up, &small);
+    assert_int_equal(small.calls, 1);
+    crn_pool_destroy(pool);
+  }
+  crn_pool *pool;
+  assert_int_equal(crn_pool_create(crn_default_allocator(), 0, &pool), CAIRN_INVALID_ARGUMENT);
+  assert_true(crn_usable_cores() >= 1);
+}
+
+static void remember_line(void *user, cairn_log_level level, const char *line) {
+  (void)level;
+  snprintf(user, 64, "%s", line);
+}
+
+static void test_context(void **state) {
+  (void)state;
+  char line[64] = "";
+  cairn_context_options options;
+  cairn_context_options_initialize(&options);
+  options.n_threads = 2;
+  options.log = remember_line;
+  options.log_user = line;
+  options.log_level = CAIRN_LOG_WARNING;
+  cairn_context *c;
+  assert_int_equal(cairn_context_create(&options, &c), CAIRN_OK);
+  assert_int_equal(cairn_context_threads(c), 2);
+  crn_log(c, CAIRN_LOG_INFO, "quiet");
+  assert_string_equal(line, "");
+  CRN_WARN(c, "loud %d", 1);
+  assert_string_equal(line, "loud 1");
+  cairn_context_retain(c);
+  cairn_context_release(c);
+  cairn_context_release(c);
+  options.n_threads = -1;
+  assert_int_equal(cairn_context_create(&options, &c), CAIRN_INVALID_ARGUMENT);
+  cairn_allocator half = {0};
+  options = (cairn_context_options){.allocator = &half};
+  assert_int_equal(cairn_context_create(&options, &c), CAIRN_INVALID_ARGUMENT);
+  (void)crn_cpu_bits();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_status), cmocka_unit_test(test_checked), cmocka_unit_test(test_arena),   cmocka_unit_test(test_map_and_vec),
+      cmocka_unit_test(test_text),   cmocka_unit_test(test_files),   cmocka_unit_test(test_json),    cmocka_unit_test(test_pool),
+      cmocka_unit_test(test_context),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,77 @@
+#include "base/context.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+const char *cairn_version(void) { return CAIRN_VERSION; }
+
+static cairn_log_level level_from_environment(void) {
+  const char *text = getenv("CAIRN_LOG");
+  static const char *const names[] = {"off", "warning", "info", "debug"};
+  for (int i = 0; text && i < 4; i++) {
+    if (!strcmp(text, names[i])) return (cairn_log_level)i;
+  }
+  return CAIRN_LOG_WARNING;
+}
+
+static int threads_from_environment(void) {
+  const char *text = getenv("CAIRN_THREADS");
+  char *end;
+  long n = text ? strtol(text, &end, 10) : 0;
+  return text && *text && !*end && n > 0 && n <= 256 ? (int)n : crn_usable_cores();
+}
+
+void cairn_context_options_initialize(cairn_context_options *options) {
+  *options = (cairn_context_options){.log_level = level_from_environment()};
+}
+
+cairn_status cairn_context_create(const cairn_context_options *options, cairn_context **out_context) {
+  *out_context = NULL;
+  cairn_context_options defaults;
+  if (!options) {
+    cairn_context_options_initialize(&defaults);
+    options = &defaults;
+  }
+  const cairn_allocator *a = options->allocator ? options->allocator : crn_default_allocator();
+  if (!a->alloc || !a->free) return CRN_FAIL(INVALID_ARGUMENT, "an allocator needs both alloc and free");
+  if (options->n_threads < 0) return CRN_FAIL(INVALID_ARGUMENT, "%d threads asked for, 0 (automatic) or more expected", options->n_threads);
+  cairn_context *c;
+  CRN_TRY(crn_alloc_zero(a, sizeof *c, &c));
+  atomic_init(&c->references, 1);
+  c->allocator = *a;
+  c->log_level = options->log_level;
+  c->log = options->log;
+  c->log_user = options->log_user;
+  cairn_status status = crn_pool_create(&c->allocator, options->n_threads ? options->n_threads : threads_from_environment(), &c->pool);
+  if (status != CAIRN_OK) {
+    crn_free(a, c, sizeof *c);
+    return status;
+  }
+  *out_context = c;
+  return CAIRN_OK;
+}
+
+void cairn_context_retain(cairn_context *c) { atomic_fetch_add_explicit(&c->references, 1, memory_order_relaxed); }
+
+void cairn_context_release(cairn_context *c) {
+  if (!c || atomic_fetch_sub_explicit(&c->references, 1, memory_order_acq_rel) != 1) return;
+  crn_pool_destroy(c->pool);
+  cairn_allocator a = c->allocator;
+  crn_free(&a, c, sizeof *c);
+}
+
+int cairn_context_threads(const cairn_context *c) { return crn_pool_threads(c->pool); }
+
+void crn_log(const cairn_context *c, cairn_log_level level, const char *fmt, ...) {
+  if (!c || !c->log || level > c->log_level) return;
+  char line[1024];
+  va_list args;
+  va_start(args, fmt);
+  vsnprintf(line, sizeof line, fmt, args);
+  va_end(args);
+  c->log(c->log_user, level, line);
+}

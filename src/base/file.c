@@ -1,0 +1,176 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static cairn_status io_failure(const char *what, const char *path) {
+  int e = errno;
+  if (e == ENOENT || e == ENOTDIR) return CRN_FAIL(NOT_FOUND, "%s: no such file or directory", path);
+  return CRN_FAIL(IO, "cannot %s '%s': %s", what, path, strerror(e));
+}
+
+// Opens a regular file for reading; directories and devices are refused by name.
+static cairn_status open_regular(const char *path, int *out_fd, size_t *out_bytes) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return io_failure("open", path);
+  struct stat st;
+  if (fstat(fd, &st)) {
+    close(fd);
+    return io_failure("stat", path);
+  }
+  if (!S_ISREG(st.st_mode)) {
+    close(fd);
+    return CRN_FAIL(IO, "'%s' is not a regular file", path);
+  }
+  *out_fd = fd;
+  *out_bytes = (size_t)st.st_size;
+  return CAIRN_OK;
+}
+
+cairn_status crn_file_map_open(const char *path, crn_file_map *out_map) {
+  *out_map = (crn_file_map){0};
+  int fd;
+  size_t bytes;
+  CRN_TRY(open_regular(path, &fd, &bytes));
+  void *p = bytes ? mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
+  close(fd);
+  if (p == MAP_FAILED) return io_failure("map", path);
+  *out_map = (crn_file_map){p, bytes};
+  return CAIRN_OK;
+}
+
+void crn_file_map_close(crn_file_map *map) {
+  if (map->data) munmap((void *)map->data, map->bytes);
+  *map = (crn_file_map){0};
+}
+
+cairn_status crn_file_read(const char *path, size_t max_bytes, crn_str *out) {
+  int fd;
+  size_t bytes;
+  crn_str_clear(out);
+  CRN_TRY(open_regular(path, &fd, &bytes));
+  cairn_status status = CAIRN_OK;
+  if (bytes > max_bytes) {
+    status = CRN_FAIL(OUT_OF_RANGE, "'%s' has %zu bytes, at most %zu are read", path, bytes, max_bytes);
+    goto done;
+  }
+  CRN_TRY_GOTO(crn_str_reserve(out, bytes));
+  while (out->size < bytes) {
+    ssize_t n = read(fd, out->data + out->size, bytes - out->size);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      status = io_failure("read", path);
+      goto done;
+    }
+    if (n == 0) break;
+    out->size += (size_t)n;
+  }
+  out->data[out->size] = 0;
+done:
+  close(fd);
+  return status;
+}
+
+bool crn_file_exists(const char *path) { return access(path, F_OK) == 0; }
+
+bool crn_is_directory(const char *path) {
+  struct stat st;
+  return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+cairn_status crn_make_directories(const char *path) {
+  crn_str p;
+  crn_str_initialize(&p, NULL);
+  cairn_status status;
+  CRN_TRY_GOTO(crn_str_puts(&p, path));
+  for (size_t i = 1; i <= p.size; i++) {
+    if (i < p.size && p.data[i] != '/') continue;
+    char kept = p.data[i];
+    p.data[i] = 0;
+    bool made = mkdir(p.data, 0777) == 0 || errno == EEXIST;
+    if (!made) {
+      status = io_failure("create directory", p.data);
+      goto done;
+    }
+    p.data[i] = kept;
+  }
+done:
+  crn_str_deinitialize(&p);
+  return status;
+}
+
+cairn_status crn_path_join(crn_str *out, const char *directory, const char *name) {
+  crn_str_clear(out);
+  CRN_TRY(crn_str_puts(out, directory));
+  if (out->size && out->data[out->size - 1] != '/') CRN_TRY(crn_str_putc(out, '/'));
+  return crn_str_puts(out, name);
+}
+
+cairn_status crn_file_create(const char *path, crn_file_writer *w) {
+  w->fd = -1;
+  crn_str_initialize(&w->path, NULL);
+  crn_str_initialize(&w->temporary, NULL);
+  cairn_status status = crn_str_puts(&w->path, path);
+  if (status == CAIRN_OK) status = crn_str_printf(&w->temporary, "%s.tmp-XXXXXX", path);
+  if (status == CAIRN_OK) {
+    w->fd = mkstemp(w->temporary.data);
+    if (w->fd < 0) {
+      status = io_failure("create", path);
+    } else {
+      mode_t mask = umask(0);
+      umask(mask);
+      fchmod(w->fd, 0666 & ~mask);
+    }
+  }
+  if (status != CAIRN_OK) {
+    crn_str_deinitialize(&w->path);
+    crn_str_deinitialize(&w->temporary);
+  }
+  return status;
+}
+
+cairn_status crn_file_write(crn_file_writer *w, const void *data, size_t bytes) {
+  for (const char *p = data; bytes;) {
+    ssize_t n = write(w->fd, p, bytes);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return io_failure("write", w->path.data);
+    p += n;
+    bytes -= (size_t)n;
+  }
+  return CAIRN_OK;
+}
+
+static void finish(crn_file_writer *w, bool keep) {
+  if (w->fd >= 0) close(w->fd);
+  if (!keep) unlink(w->temporary.data);
+  crn_str_deinitialize(&w->path);
+  crn_str_deinitialize(&w->temporary);
+  w->fd = -1;
+}
+
+cairn_status crn_file_commit(crn_file_writer *w) {
+  cairn_status status = CAIRN_OK;
+  if (fsync(w->fd) && errno != EINVAL && errno != ENOTSUP) status = io_failure("flush", w->path.data);
+  if (status == CAIRN_OK && rename(w->temporary.data, w->path.data)) status = io_failure("rename to", w->path.data);
+  finish(w, status == CAIRN_OK);
+  return status;
+}
+
+void crn_file_discard(crn_file_writer *w) { finish(w, false); }
+
+cairn_status crn_file_replace(const char *path, const void *data, size_t bytes) {
+  crn_file_writer w;
+  CRN_TRY(crn_file_create(path, &w));
+  cairn_status status = crn_file_write(&w, data, bytes);
+  if (status != CAIRN_OK) {
+    crn_file_discard(&w);
+    return status;
+  }
+  return crn_file_commit(&w);
+}

@@ -1,0 +1,46 @@
+/// Files: read-only maps, whole reads, and writes that are never seen half done.
+#ifndef CRN_BASE_FILE_H
+#define CRN_BASE_FILE_H
+
+#include <stdbool.h>
+
+#include "base/alloc.h"
+#include "base/str.h"
+
+/// A read-only map of a whole file. `data` is NULL for an empty file.
+typedef struct crn_file_map {
+  const unsigned char *data;
+  size_t bytes;
+} crn_file_map;
+
+/// Errors: NOT_FOUND, IO (not a regular file, not readable).
+cairn_status crn_file_map_open(const char *path, crn_file_map *out_map);
+void crn_file_map_close(crn_file_map *map);
+
+/// Reads a whole file of at most `max_bytes` into `out` (cleared first). Errors: NOT_FOUND, IO, OUT_OF_RANGE.
+cairn_status crn_file_read(const char *path, size_t max_bytes, crn_str *out);
+
+bool crn_file_exists(const char *path);
+bool crn_is_directory(const char *path);
+/// Creates a directory and its missing parents. Errors: IO.
+cairn_status crn_make_directories(const char *path);
+
+/// Appends "directory/name" to the cleared `out`.
+cairn_status crn_path_join(crn_str *out, const char *directory, const char *name);
+
+/// A file written under a temporary name beside its target. Either crn_file_commit renames it over the target, or
+/// crn_file_discard removes it; one of both must be called.
+typedef struct crn_file_writer {
+  int fd;
+  crn_str path, temporary;
+} crn_file_writer;
+
+cairn_status crn_file_create(const char *path, crn_file_writer *out_writer);
+cairn_status crn_file_write(crn_file_writer *w, const void *data, size_t bytes);
+cairn_status crn_file_commit(crn_file_writer *w);
+void crn_file_discard(crn_file_writer *w);
+
+/// Writes a whole file through a crn_file_writer.
+cairn_status crn_file_replace(const char *path, const void *data, size_t bytes);
+
+#endif

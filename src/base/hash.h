@@ -1,0 +1,11 @@
+/// SHA-256 (through libcrypto, which uses the CPU's instructions for it).
+#ifndef CRN_BASE_HASH_H
+#define CRN_BASE_HASH_H
+
+#include "base/alloc.h"
+
+enum { CRN_SHA256_BYTES = 32 };
+
+cairn_status crn_sha256(const void *data, size_t bytes, unsigned char out_digest[CRN_SHA256_BYTES]);
+
+#endif

@@ -1,0 +1,191 @@
+#include "base/pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <unistd.h>
+
+enum { MAX_THREADS = 256, SPINS = 2000 };
+
+typedef struct job {
+  crn_pool_fn fn;
+  void *user;
+  int64_t n, chunk;
+} job;
+
+struct crn_pool {
+  const cairn_allocator *allocator;
+  int n_threads;  // with the caller
+  pthread_t *threads;
+  int n_started;
+  pthread_mutex_t turn;   // held by the caller whose loop is running
+  pthread_mutex_t lock;   // guards sleeping and waking
+  pthread_cond_t wake, idle;
+  job job;
+  _Atomic int64_t next;       // first index nobody took yet
+  _Atomic unsigned epoch;     // counts loops; a change wakes the workers
+  _Atomic int n_busy;         // workers that have not finished the current loop
+  _Atomic bool stop;
+};
+
+typedef struct worker_start {
+  crn_pool *pool;
+  int worker;
+} worker_start;
+
+static void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static void take_chunks(crn_pool *p, int worker) {
+  const job *j = &p->job;
+  for (;;) {
+    int64_t begin = atomic_fetch_add_explicit(&p->next, j->chunk, memory_order_relaxed);
+    if (begin >= j->n) return;
+    int64_t end = begin + j->chunk < j->n ? begin + j->chunk : j->n;
+    j->fn(j->user, begin, end, worker);
+  }
+}
+
+// Spins a little, then sleeps until the epoch moves on from `seen`.
+static unsigned await_epoch(crn_pool *p, unsigned seen) {
+  for (int i = 0; i < SPINS; i++) {
+    unsigned e = atomic_load_explicit(&p->epoch, memory_order_acquire);
+    if (e != seen) return e;
+    relax();
+  }
+  pthread_mutex_lock(&p->lock);
+  while (atomic_load_explicit(&p->epoch, memory_order_acquire) == seen) pthread_cond_wait(&p->wake, &p->lock);
+  pthread_mutex_unlock(&p->lock);
+  return atomic_load_explicit(&p->epoch, memory_order_acquire);
+}
+
+static void *worker_main(void *argument) {
+  worker_start start = *(worker_start *)argument;
+  crn_free(start.pool->allocator, argument, sizeof start);
+  crn_pool *p = start.pool;
+  unsigned seen = 0;
+  for (;;) {
+    seen = await_epoch(p, seen);
+    if (atomic_load_explicit(&p->stop, memory_order_acquire)) return NULL;
+    take_chunks(p, start.worker);
+    if (atomic_fetch_sub_explicit(&p->n_busy, 1, memory_order_acq_rel) == 1) {
+      pthread_mutex_lock(&p->lock);
+      pthread_cond_signal(&p->idle);
+      pthread_mutex_unlock(&p->lock);
+    }
+  }
+}
+
+static void announce(crn_pool *p) {
+  pthread_mutex_lock(&p->lock);
+  atomic_fetch_add_explicit(&p->epoch, 1, memory_order_acq_rel);
+  pthread_cond_broadcast(&p->wake);
+  pthread_mutex_unlock(&p->lock);
+}
+
+static void await_idle(crn_pool *p) {
+  for (int i = 0; i < SPINS; i++) {
+    if (atomic_load_explicit(&p->n_busy, memory_order_acquire) == 0) return;
+    relax();
+  }
+  pthread_mutex_lock(&p->lock);
+  while (atomic_load_explicit(&p->n_busy, memory_order_acquire) != 0) pthread_cond_wait(&p->idle, &p->lock);
+  pthread_mutex_unlock(&p->lock);
+}
+
+static cairn_status start_worker(crn_pool *p, int worker) {
+  worker_start *start;
+  CRN_TRY(crn_alloc(p->allocator, sizeof *start, &start));
+  *start = (worker_start){p, worker};
+  if (pthread_create(&p->threads[p->n_started], NULL, worker_main, start)) {
+    crn_free(p->allocator, start, sizeof *start);
+    return CRN_FAIL(OUT_OF_MEMORY, "cannot start worker thread %d of %d", worker, p->n_threads);
+  }
+  p->n_started++;
+  return CAIRN_OK;
+}
+
+cairn_status crn_pool_create(const cairn_allocator *allocator, int n_threads, crn_pool **out_pool) {
+  *out_pool = NULL;
+  if (n_threads < 1 || n_threads > MAX_THREADS) return CRN_FAIL(INVALID_ARGUMENT, "%d threads asked for, 1 to %d are possible", n_threads, MAX_THREADS);
+  crn_pool *p;
+  CRN_TRY(crn_alloc_zero(allocator, sizeof *p, &p));
+  p->allocator = allocator;
+  p->n_threads = n_threads;
+  pthread_mutex_init(&p->turn, NULL);
+  pthread_mutex_init(&p->lock, NULL);
+  pthread_cond_init(&p->wake, NULL);
+  pthread_cond_init(&p->idle, NULL);
+  cairn_status status = crn_alloc_array(allocator, (size_t)n_threads, sizeof *p->threads, &p->threads);
+  for (int i = 1; i < n_threads && status == CAIRN_OK; i++) status = start_worker(p, i);
+  if (status != CAIRN_OK) {
+    crn_pool_destroy(p);
+    return status;
+  }
+  *out_pool = p;
+  return CAIRN_OK;
+}
+
+void crn_pool_destroy(crn_pool *p) {
+  if (!p) return;
+  atomic_store_explicit(&p->stop, true, memory_order_release);
+  announce(p);
+  for (int i = 0; i < p->n_started; i++) pthread_join(p->threads[i], NULL);
+  pthread_mutex_destroy(&p->turn);
+  pthread_mutex_destroy(&p->lock);
+  pthread_cond_destroy(&p->wake);
+  pthread_cond_destroy(&p->idle);
+  crn_free(p->allocator, p->threads, (size_t)p->n_threads * sizeof *p->threads);
+  crn_free(p->allocator, p, sizeof *p);
+}
+
+int crn_pool_threads(const crn_pool *p) { return p ? p->n_threads : 1; }
+
+void crn_pool_run(crn_pool *p, int64_t n, int64_t grain, crn_pool_fn fn, void *user) {
+  if (n <= 0) return;
+  if (grain < 1) grain = 1;
+  if (!p || p->n_started == 0 || n <= grain) {
+    fn(user, 0, n, 0);
+    return;
+  }
+  pthread_mutex_lock(&p->turn);
+  // About four chunks a worker: enough to even out a slow core, few enough to keep the counter quiet.
+  int64_t chunk = (n + p->n_threads * 4 - 1) / (p->n_threads * 4);
+  p->job = (job){fn, user, n, chunk < grain ? grain : chunk};
+  atomic_store_explicit(&p->next, 0, memory_order_relaxed);
+  atomic_store_explicit(&p->n_busy, p->n_started, memory_order_relaxed);
+  announce(p);
+  take_chunks(p, 0);
+  await_idle(p);
+  pthread_mutex_unlock(&p->turn);
+}
+
+// Cores a cgroup v2 quota allows ("max 100000" or "150000 100000"), or a large number.
+static int cgroup_cores(void) {
+  FILE *f = fopen("/sys/fs/cgroup/cpu.max", "r");
+  if (!f) return MAX_THREADS;
+  long long quota = 0, period = 0;
+  int n = fscanf(f, "%lld %lld", &quota, &period);
+  fclose(f);
+  if (n != 2 || quota <= 0 || period <= 0) return MAX_THREADS;
+  int cores = (int)((quota + period - 1) / period);
+  return cores < 1 ? 1 : cores;
+}
+
+int crn_usable_cores(void) {
+  int cores = 0;
+  cpu_set_t set;
+  if (!sched_getaffinity(0, sizeof set, &set)) cores = CPU_COUNT(&set);
+  if (cores < 1) cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+  int quota = cgroup_cores();
+  if (quota < cores) cores = quota;
+  if (cores > MAX_THREADS) cores = MAX_THREADS;
+  return cores < 1 ? 1 : cores;
+}
