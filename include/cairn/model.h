@@ -1,0 +1,125 @@
+/// Models and functions: an asset made ready to run on this machine, and calls of its functions.
+///
+/// A function takes named inputs, gives named outputs and keeps named states. States are owned by the caller, mandatory
+/// on every run, and changed in place.
+#ifndef CAIRN_MODEL_H
+#define CAIRN_MODEL_H
+
+#include "cairn/asset.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// How composites (rms_norm, rope, scaled_dot_product_attention, …) are computed.
+typedef enum cairn_composites {
+  CAIRN_COMPOSITES_DEFAULT = 0,  ///< CAIRN_COMPOSITES of the environment, else fast
+  CAIRN_COMPOSITES_FAST = 1,     ///< by a direct kernel where there is one
+  CAIRN_COMPOSITES_BODY = 2      ///< always by the body stored in the asset
+} cairn_composites;
+
+typedef struct cairn_model_options {
+  cairn_composites composites;
+  bool strict_hash;  ///< a wrong `main.hash` is an error
+  /// Reports long work: `done` of `total` steps of `phase` ("load", "prepare"). May be NULL.
+  void (*progress)(void *user, const char *phase, int64_t done, int64_t total);
+  void *progress_user;
+  /// Sees every executed operation and its results (CAIRN_DTYPE_NONE results are left out). May be NULL. `op` is
+  /// "coreai.add" or a composite's name, `arrays` its results, `seconds` the time it took. Called on the running thread.
+  void (*trace)(void *user, int64_t step, const char *op, const char *location, const cairn_ndarray *const *arrays, int n_arrays, double seconds);
+  void *trace_user;
+} cairn_model_options;
+
+/// Owner: shared and counted. Thread: safe.
+typedef struct cairn_model cairn_model;
+/// One entrypoint of a model. Keeps its model alive. Owner: shared and counted. Thread: safe; runs may go on at once.
+typedef struct cairn_function cairn_function;
+
+/// Opens the asset at `path` and makes it ready. `options` NULL = defaults.
+/// Errors: as cairn_asset_open; UNSUPPORTED naming the operation or element type that cannot run.
+CAIRN_API cairn_status cairn_model_load(cairn_context *context, const char *path, const cairn_model_options *options, cairn_model **out_model);
+/// As cairn_model_load for an opened asset (which the model keeps).
+CAIRN_API cairn_status cairn_model_create(cairn_asset *asset, const cairn_model_options *options, cairn_model **out_model);
+CAIRN_API void cairn_model_retain(cairn_model *model);
+CAIRN_API void cairn_model_release(cairn_model *model);
+
+CAIRN_API int cairn_model_function_count(const cairn_model *model);
+CAIRN_API const cairn_function_info *cairn_model_function_info(const cairn_model *model, int i);
+
+/// Prepares a function: constants are folded and compressed weights expanded once.
+/// Errors: NOT_FOUND (naming the functions there are), UNSUPPORTED, CORRUPT, OUT_OF_MEMORY.
+CAIRN_API cairn_status cairn_model_function(cairn_model *model, const char *name, cairn_function **out_function);
+CAIRN_API void cairn_function_retain(cairn_function *function);
+CAIRN_API void cairn_function_release(cairn_function *function);
+CAIRN_API const cairn_function_info *cairn_function_describe(const cairn_function *function);
+/// The descriptor of an input, output or state by name; NULL when there is none.
+CAIRN_API const cairn_descriptor *cairn_function_input(const cairn_function *function, const char *name);
+CAIRN_API const cairn_descriptor *cairn_function_output(const cairn_function *function, const char *name);
+CAIRN_API const cairn_descriptor *cairn_function_state(const cairn_function *function, const char *name);
+
+typedef struct cairn_named_array {
+  const char *name;
+  cairn_ndarray *array;
+} cairn_named_array;
+
+/// What one run is given. Arrays are borrowed for the call.
+typedef struct cairn_run_args {
+  const cairn_named_array *inputs;  ///< every input, in any order
+  int n_inputs;
+  const cairn_named_array *states;  ///< every state, in any order; changed in place
+  int n_states;
+  const cairn_named_array *outputs;  ///< outputs to be written into the caller's arrays (views may be strided)
+  int n_outputs;
+} cairn_run_args;
+
+/// The outputs of a run that no view was given for. Owner: unique.
+typedef struct cairn_outputs cairn_outputs;
+
+/// Runs the function. `out_outputs` may be NULL when every output has a view.
+/// Errors: INVALID_ARGUMENT naming the array that is missing, unknown, given twice, or of the wrong type or shape, and
+/// what is expected; BUSY when a state array is in use by another run; UNSUPPORTED; OUT_OF_MEMORY. A run that fails after
+/// it started may have changed states; the message says so.
+CAIRN_API cairn_status cairn_function_run(cairn_function *function, const cairn_run_args *args, cairn_outputs **out_outputs);
+
+CAIRN_API int cairn_outputs_count(const cairn_outputs *outputs);
+CAIRN_API const char *cairn_outputs_name(const cairn_outputs *outputs, int i);
+/// Moves an output out of the bag: the caller owns a reference. A second take is NOT_FOUND.
+CAIRN_API cairn_status cairn_outputs_take(cairn_outputs *outputs, const char *name, cairn_ndarray **out_array);
+CAIRN_API void cairn_outputs_destroy(cairn_outputs *outputs);
+
+// --- states in one object ---------------------------------------------------------------------------------------------
+
+/// All states of a function, zeroed. Owner: unique. Thread: one user at a time.
+typedef struct cairn_state cairn_state;
+
+/// A shape for a state with dynamic dims.
+typedef struct cairn_state_shape {
+  const char *name;
+  const int64_t *shape;
+  int rank;
+} cairn_state_shape;
+
+/// Creates every state of the function; `shapes` resolve the dynamic ones (others may be left out).
+CAIRN_API cairn_status cairn_state_create(cairn_function *function, const cairn_state_shape *shapes, int n_shapes, cairn_state **out_state);
+/// The arrays, in the function's order, ready for cairn_run_args. Owner: borrowed.
+CAIRN_API const cairn_named_array *cairn_state_arrays(const cairn_state *state, int *out_n);
+/// Zeroes every state.
+CAIRN_API cairn_status cairn_state_reset(cairn_state *state);
+CAIRN_API void cairn_state_destroy(cairn_state *state);
+
+// --- counters ----------------------------------------------------------------------------------------------------------
+
+/// What the runs of a function did so far, summed. For tests and for `cairn inspect`.
+typedef struct cairn_function_stats {
+  int64_t n_runs;
+  int64_t state_bytes_written;   ///< by in-place updates and by whole writes
+  int64_t state_bytes_copied;    ///< of that, copies of whole states because an in-place update could not be proven safe
+  int64_t workspace_allocations; ///< blocks obtained from the allocator by runs; constant in the steady state
+  int64_t folded_bytes;          ///< memory held by folded constants and expanded weights
+} cairn_function_stats;
+CAIRN_API void cairn_function_get_stats(const cairn_function *function, cairn_function_stats *out_stats);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

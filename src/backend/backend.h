@@ -1,0 +1,41 @@
+/// What the executor needs from a backend: for each op a kernel, and for view-like ops a way to do without one.
+#ifndef CRN_BACKEND_BACKEND_H
+#define CRN_BACKEND_BACKEND_H
+
+#include "base/pool.h"
+#include "program/ir.h"
+
+/// Scratch memory of one kernel call: taken from the invocation, given back when the kernel returns.
+typedef struct crn_scratch crn_scratch;
+struct crn_scratch {
+  cairn_status (*take)(crn_scratch *self, size_t bytes, void *out_pointer);  ///< 64-byte aligned, not cleared
+};
+
+typedef struct crn_kernel_args {
+  crn_op_id id;
+  int mode;               ///< the enum attribute of ops that have one
+  const crn_attr *attrs;  ///< a composite's op_attrs, else NULL
+  const char *const *input_names;  ///< a composite's operand names, else NULL
+  int n_operands;
+  const crn_tensor *operands;  ///< any strides; `packed` only where the kernel asks for it (see crn_kernel_takes_packed)
+  int n_results;
+  crn_tensor *results;  ///< shapes from inference, memory given and contiguous; not cleared
+  crn_pool *pool;       ///< may be NULL
+  crn_scratch *scratch;
+} crn_kernel_args;
+
+/// Computes the results. Errors: INVALID_ARGUMENT (an index outside of its range, …), UNSUPPORTED (a dtype), OUT_OF_MEMORY.
+typedef cairn_status (*crn_kernel_fn)(const crn_kernel_args *args);
+
+/// Makes the results views of operand 0 (dims, strides, data, dtype, packed) when that is possible without a copy and
+/// says so in `*out_done`; the results come in with the inferred shapes.
+typedef cairn_status (*crn_view_fn)(const crn_kernel_args *args, bool *out_done);
+
+/// The reference kernel of an op, NULL for rows without one.
+crn_kernel_fn crn_ref_kernel_of(crn_op_id id);
+/// The view function of an op, NULL for ops that are never views.
+crn_view_fn crn_ref_view_of(crn_op_id id);
+/// Whether the kernel reads packed sub-byte operands itself; otherwise the executor unpacks them first.
+bool crn_kernel_takes_packed(crn_op_id id);
+
+#endif

@@ -1,0 +1,21 @@
+/// What the kernels of composites share: operands by name, attributes, and rows of f32.
+///
+/// The body of a composite defines its result. A kernel that meets names, types or shapes whose body it was not written
+/// after returns UNSUPPORTED, and the executor runs the body.
+#ifndef CRN_BACKEND_CPU_REF_COMPOSITE_H
+#define CRN_BACKEND_CPU_REF_COMPOSITE_H
+
+#include "backend/cpu/ref/ref.h"
+
+/// The operand with that name, NULL when it is absent.
+const crn_tensor *crn_composite_operand(const crn_kernel_args *args, const char *name);
+/// UNSUPPORTED when an operand from index `first` on has a name that is not in `names` (which ends with NULL).
+cairn_status crn_composite_names(const crn_kernel_args *args, int first, const char *const *names);
+/// The axes attribute ("axes": one number or a list) of a value of that rank: the number of trailing dimensions it names.
+/// UNSUPPORTED when it names others.
+cairn_status crn_composite_trailing_axes(const crn_kernel_args *args, int rank, int *out_n);
+
+/// The sum of the values in f64 lanes by position, as the reductions add.
+double crn_sum_f32(const float *values, int64_t n);
+
+#endif
