@@ -1,0 +1,126 @@
+// Constant folding: steps whose operands are constant are computed once, when the function is made. This is also how
+// compressed weights are expanded: a weight is a small graph of constants.
+#include <string.h>
+
+#include "execute/run.h"
+
+static bool can_fold(const crn_plan *p, const crn_step *s) {
+  if (s->kind != CRN_STEP_KERNEL && s->kind != CRN_STEP_UPDATE) return false;
+  if (!(crn_op_info_of(s->id)->traits & CRN_PURE)) return false;
+  for (uint32_t i = 0; i < s->n_in; i++) {
+    if (!p->is_constant[s->in[i]]) return false;
+  }
+  return true;
+}
+
+enum { MAX_GROWTH = 64, FREE_BYTES = 1 << 20 };
+
+// Expanding a compressed weight makes it a few times larger. What grows far beyond its operands (a mask made of a range,
+// a hostile file) is computed when it is needed instead of being kept. Views take no memory at all.
+static bool is_worth_keeping(crn_workspace *w, const crn_step *s) {
+  size_t result, operands;
+  if (s->view) return true;
+  return crn_step_sizes(w, s, &result, &operands) == CAIRN_OK && (result <= FREE_BYTES || result / MAX_GROWTH <= operands);
+}
+
+static void keep_results(crn_plan *p, const crn_workspace *w, const crn_step *s) {
+  for (uint32_t i = 0; i < s->n_out; i++) {
+    p->is_constant[s->out[i]] = true;
+    p->constants[s->out[i]] = w->slots[s->out[i]];
+  }
+}
+
+// Drops folded steps; ends of bodies and targets of jumps move with them.
+static void compact(crn_plan *p, const bool *folded, uint32_t *moved) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < p->n_steps; i++) {
+    moved[i] = n;
+    if (folded[i]) continue;
+    if (n != i) memcpy((void *)&p->steps[n], (const void *)&p->steps[i], sizeof *p->steps);
+    n++;
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    if (p->steps[i].body_end) p->steps[i].body_end = moved[p->steps[i].body_end];
+    if (p->steps[i].target) p->steps[i].target = moved[p->steps[i].target];
+  }
+  p->n_steps = n;
+}
+
+// Constants that only folded steps used give their memory back.
+static void drop_unused(crn_plan *p, crn_workspace *w, bool *used) {
+  for (uint32_t i = 0; i < p->n_steps; i++) {
+    for (uint32_t k = 0; k < p->steps[i].n_in; k++) used[p->steps[i].in[k]] = true;
+  }
+  for (uint32_t i = 0; i < p->n_outputs; i++) used[p->output_slots[i]] = true;
+  for (uint32_t i = 0; i < p->n_slots; i++) {
+    if (p->is_constant[i] && !used[i]) crn_workspace_clear_slot(w, i);
+  }
+}
+
+static void free_idle_buffers(crn_plan *p, crn_workspace *w) {
+  crn_buffer **link = &w->owned;
+  memset((void *)w->free_lists, 0, sizeof w->free_lists);
+  p->folded_bytes = 0;
+  while (*link) {
+    crn_buffer *b = *link;
+    if (b->references > 0) {
+      p->folded_bytes += (int64_t)b->bytes;
+      link = &b->next_owned;
+      continue;
+    }
+    *link = b->next_owned;
+    crn_free(w->allocator, b->data, b->bytes);
+    crn_free(w->allocator, b, sizeof *b);
+  }
+}
+
+// A step inside of a composite's body is needed only if the direct kernel declines: it is left for then.
+static uint32_t skip_body(const crn_plan *p, uint32_t i) {
+  const crn_step *s = &p->steps[i];
+  return s->kind == CRN_STEP_COMPOSITE && s->body_end ? s->body_end : i;
+}
+
+static cairn_status fold_steps(crn_plan *p, crn_workspace *w, bool *folded, void (*progress)(void *, const char *, int64_t, int64_t), void *user) {
+  for (uint32_t i = 0; i < p->n_steps; i++) {
+    i = skip_body(p, i);
+    const crn_step *s = &p->steps[i];
+    if (progress && i % 16 == 0) progress(user, "prepare", i, p->n_steps);
+    if (!can_fold(p, s) || !is_worth_keeping(w, s)) continue;
+    cairn_status status = crn_run_step(w, s);
+    if (status == CAIRN_OUT_OF_MEMORY) return status;
+    if (status != CAIRN_OK) {
+      // What cannot be computed now fails when it is run, with the same message; it may never be run at all.
+      for (uint32_t k = 0; k < s->n_out; k++) crn_workspace_clear_slot(w, s->out[k]);
+      crn_error_clear();
+      continue;
+    }
+    keep_results(p, w, s);
+    folded[i] = true;
+  }
+  if (progress) progress(user, "prepare", p->n_steps, p->n_steps);
+  return CAIRN_OK;
+}
+
+cairn_status crn_plan_fold(crn_plan *p, void (*progress)(void *user, const char *phase, int64_t done, int64_t total), void *user) {
+  const cairn_allocator *a = &p->context->allocator;
+  uint32_t n_steps = p->n_steps;
+  bool *flags = NULL;
+  uint32_t *moved = NULL;
+  crn_workspace *w = NULL;
+  cairn_status status;
+  size_t n_flags = (size_t)n_steps + p->n_slots;
+  CRN_TRY_GOTO(crn_alloc_array(a, n_flags, sizeof *flags, &flags));
+  CRN_TRY_GOTO(crn_alloc_array(a, n_steps, sizeof *moved, &moved));
+  CRN_TRY_GOTO(crn_workspace_create(p, &w));
+  CRN_TRY_GOTO(fold_steps(p, w, flags, progress, user));
+  compact(p, flags, moved);
+  drop_unused(p, w, flags + n_steps);
+  free_idle_buffers(p, w);
+  p->fold_workspace = w;
+  w = NULL;
+done:
+  crn_workspace_destroy(w);
+  crn_free(a, flags, n_flags * sizeof *flags);
+  crn_free(a, moved, n_steps * sizeof *moved);
+  return status;
+}

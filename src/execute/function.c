@@ -1,0 +1,290 @@
+// One run of a function: checks of what the caller gave, binding, the walk, outputs.
+#include <string.h>
+
+#include "base/log.h"
+#include "base/str.h"
+#include "execute/internal.h"
+
+// --- matching of names ------------------------------------------------------------------------------------------------------
+
+static cairn_status list_names(const cairn_function *f, const char *kind, const char *given, const cairn_descriptor *d, int n) {
+  crn_str names;
+  crn_str_initialize(&names, &f->model->context->allocator);
+  for (int i = 0; i < n && i < 32; i++) crn_str_printf(&names, "%s%s", i ? ", " : "", d[i].name);
+  cairn_status status = CRN_FAIL(INVALID_ARGUMENT, "function '%s' has no %s '%s'; it has: %s", f->info->name, kind, given, n ? names.data : "none");
+  crn_str_deinitialize(&names);
+  return status;
+}
+
+static cairn_status check_given(const cairn_function *f, const char *kind, const cairn_named_array *given, int n_given, const cairn_descriptor *d, int n) {
+  for (int i = 0; i < n_given; i++) {
+    int k = 0;
+    if (!given[i].name || !given[i].array) return CRN_FAIL(INVALID_ARGUMENT, "function '%s': %s %d has no name or no array", f->info->name, kind, i);
+    while (k < n && strcmp(d[k].name, given[i].name)) k++;
+    if (k == n) return list_names(f, kind, given[i].name, d, n);
+    for (k = 0; k < i; k++) {
+      if (!strcmp(given[k].name, given[i].name)) return CRN_FAIL(INVALID_ARGUMENT, "function '%s': %s '%s' is given twice", f->info->name, kind, given[i].name);
+    }
+  }
+  return CAIRN_OK;
+}
+
+static cairn_ndarray *find_given(const cairn_named_array *given, int n, const char *name) {
+  for (int i = 0; i < n; i++) {
+    if (!strcmp(given[i].name, name)) return given[i].array;
+  }
+  return NULL;
+}
+
+static cairn_status check_fit(const cairn_function *f, const char *kind, const cairn_descriptor *d, const cairn_ndarray *a) {
+  const crn_tensor *t = &a->view;
+  if (d->is_image) return CRN_FAIL(UNSUPPORTED, "%s '%s' is an image", kind, d->name);
+  if (t->dtype != d->dtype) {
+    return CRN_FAIL(INVALID_ARGUMENT, "%s '%s' of function '%s' must be %s, %s was given", kind, d->name, f->info->name, cairn_dtype_name(d->dtype),
+                    cairn_dtype_name(t->dtype));
+  }
+  if (t->rank != d->rank) {
+    return CRN_FAIL(INVALID_ARGUMENT, "%s '%s' of function '%s' must have rank %d, rank %d was given", kind, d->name, f->info->name, d->rank, t->rank);
+  }
+  for (int i = 0; i < d->rank; i++) {
+    if (d->shape[i] >= 0 && d->shape[i] != t->dims[i]) {
+      return CRN_FAIL(INVALID_ARGUMENT, "dim %d of %s '%s' of function '%s' must be %lld, %lld was given", i, kind, d->name, f->info->name,
+                      (long long)d->shape[i], (long long)t->dims[i]);
+    }
+  }
+  return CAIRN_OK;
+}
+
+// --- overlapping memory -------------------------------------------------------------------------------------------------------
+
+// Plainly overlapping memory is refused; views that interleave inside of one block without sharing elements pass.
+static bool overlap(const cairn_ndarray *a, const cairn_ndarray *b) {
+  size_t na = (size_t)crn_tensor_count(&a->view), nb = (size_t)crn_tensor_count(&b->view);
+  if (!na || !nb) return false;
+  if (a->view.data == b->view.data) return true;
+  if (!cairn_ndarray_is_contiguous(a) || !cairn_ndarray_is_contiguous(b)) return false;
+  const char *pa = a->view.data, *pb = b->view.data;
+  return pa < pb + nb * cairn_dtype_bytes(b->view.dtype) && pb < pa + na * cairn_dtype_bytes(a->view.dtype);
+}
+
+static cairn_status check_disjoint(const char *kind_a, const cairn_named_array *a, int n_a, const char *kind_b, const cairn_named_array *b, int n_b, bool same_list) {
+  for (int i = 0; i < n_a; i++) {
+    for (int k = same_list ? i + 1 : 0; k < n_b; k++) {
+      if (overlap(a[i].array, b[k].array)) return CRN_FAIL(INVALID_ARGUMENT, "%s '%s' and %s '%s' share memory", kind_a, a[i].name, kind_b, b[k].name);
+    }
+  }
+  return CAIRN_OK;
+}
+
+// --- checks before the run ---------------------------------------------------------------------------------------------------
+
+static cairn_status check_all_present(const cairn_function *f, const char *kind, const cairn_named_array *given, int n_given, const cairn_descriptor *d, int n) {
+  for (int i = 0; i < n; i++) {
+    const cairn_ndarray *a = find_given(given, n_given, d[i].name);
+    if (!a) return CRN_FAIL(INVALID_ARGUMENT, "%s '%s' of function '%s' is missing", kind, d[i].name, f->info->name);
+    CRN_TRY(check_fit(f, kind, &d[i], a));
+  }
+  return CAIRN_OK;
+}
+
+static cairn_status check_args(const cairn_function *f, const cairn_run_args *r, bool has_bag) {
+  const cairn_function_info *info = f->info;
+  CRN_TRY(check_given(f, "input", r->inputs, r->n_inputs, info->inputs, info->n_inputs));
+  CRN_TRY(check_given(f, "state", r->states, r->n_states, info->states, info->n_states));
+  CRN_TRY(check_given(f, "output", r->outputs, r->n_outputs, info->outputs, info->n_outputs));
+  CRN_TRY(check_all_present(f, "input", r->inputs, r->n_inputs, info->inputs, info->n_inputs));
+  CRN_TRY(check_all_present(f, "state", r->states, r->n_states, info->states, info->n_states));
+  for (int i = 0; i < info->n_outputs; i++) {
+    const cairn_ndarray *view = find_given(r->outputs, r->n_outputs, info->outputs[i].name);
+    if (view) CRN_TRY(check_fit(f, "output view", &info->outputs[i], view));
+    if (view && view->is_read_only) return CRN_FAIL(INVALID_ARGUMENT, "the view of output '%s' is read-only", info->outputs[i].name);
+    if (!view && !has_bag) return CRN_FAIL(INVALID_ARGUMENT, "output '%s' has no view, and no bag for outputs was asked for", info->outputs[i].name);
+  }
+  for (int i = 0; i < r->n_states; i++) {
+    if (r->states[i].array->is_read_only) return CRN_FAIL(INVALID_ARGUMENT, "state '%s' is read-only", r->states[i].name);
+  }
+  CRN_TRY(check_disjoint("state", r->states, r->n_states, "state", r->states, r->n_states, true));
+  CRN_TRY(check_disjoint("state", r->states, r->n_states, "input", r->inputs, r->n_inputs, false));
+  CRN_TRY(check_disjoint("state", r->states, r->n_states, "output view", r->outputs, r->n_outputs, false));
+  CRN_TRY(check_disjoint("output view", r->outputs, r->n_outputs, "output view", r->outputs, r->n_outputs, true));
+  return check_disjoint("output view", r->outputs, r->n_outputs, "input", r->inputs, r->n_inputs, false);
+}
+
+// --- binding ------------------------------------------------------------------------------------------------------------------
+
+static cairn_status bind_input(crn_workspace *w, uint32_t slot, const cairn_ndarray *a) {
+  if (!a->is_interleaved) {
+    w->slots[slot] = (crn_slot){a->view, NULL};
+    return CAIRN_OK;
+  }
+  // Kernels see plain strides only: an interleaved input is put into plain order, once.
+  crn_tensor plain = crn_tensor_make(a->view.dtype, a->view.dims, a->view.rank, NULL);
+  crn_buffer *buffer;
+  CRN_TRY(crn_workspace_take(w, (size_t)crn_tensor_count(&plain) * cairn_dtype_bytes(plain.dtype), &buffer));
+  plain.data = buffer->data;
+  crn_ndarray_copy_out(a, &plain);
+  w->slots[slot] = (crn_slot){plain, buffer};
+  return CAIRN_OK;
+}
+
+static cairn_status bind(cairn_function *f, crn_workspace *w, const cairn_run_args *r) {
+  const cairn_function_info *info = f->info;
+  for (int i = 0; i < info->n_inputs; i++) {
+    CRN_TRY(bind_input(w, f->plan->input_slots[i], find_given(r->inputs, r->n_inputs, info->inputs[i].name)));
+  }
+  for (int i = 0; i < info->n_states; i++) {
+    crn_bound_state *s = &w->states[i];
+    s->array = find_given(r->states, r->n_states, info->states[i].name);
+    s->buffer = (crn_buffer){.is_state = true};
+    CRN_TRY(crn_ndarray_acquire(s->array, w, info->states[i].name, &s->is_locked));
+  }
+  return CAIRN_OK;
+}
+
+static void unbind(crn_workspace *w) {
+  crn_workspace_reset(w);
+  for (uint32_t i = 0; i < w->plan->n_states; i++) {
+    crn_bound_state *s = &w->states[i];
+    if (s->is_locked) crn_ndarray_unlock(s->array, w);
+    *s = (crn_bound_state){0};
+  }
+}
+
+// --- outputs ------------------------------------------------------------------------------------------------------------------
+
+static cairn_status outputs_create(cairn_function *f, cairn_outputs **out) {
+  const cairn_allocator *a = &f->model->context->allocator;
+  cairn_outputs *o;
+  CRN_TRY(crn_alloc_zero(a, sizeof *o, &o));
+  o->allocator = a;
+  o->capacity = f->info->n_outputs;
+  o->function = f;
+  cairn_function_retain(f);
+  cairn_status status = crn_alloc_array(a, (size_t)o->capacity, sizeof *o->names, &o->names);
+  if (status == CAIRN_OK) status = crn_alloc_array(a, (size_t)o->capacity, sizeof *o->arrays, &o->arrays);
+  if (status != CAIRN_OK) {
+    cairn_outputs_destroy(o);
+    return status;
+  }
+  *out = o;
+  return CAIRN_OK;
+}
+
+static cairn_status put_output(cairn_function *f, const crn_tensor *value, const cairn_descriptor *d, cairn_ndarray *view, cairn_outputs *bag) {
+  crn_tensor t = *value;
+  if (view) {
+    if (!crn_tensor_same_shape(&view->view, &t)) return CRN_FAIL(INVALID_ARGUMENT, "the view of output '%s' does not have the shape of the result", d->name);
+    crn_ndarray_copy_in(view, &t);
+    return CAIRN_OK;
+  }
+  cairn_ndarray *array;
+  CRN_TRY(crn_ndarray_create_uninitialized(f->model->context, t.dtype, t.dims, t.rank, &array));
+  if (t.packed) {
+    crn_tensor_unpack(&t, &array->view);
+  } else {
+    crn_tensor_copy(&t, &array->view);
+  }
+  bag->names[bag->n] = d->name;
+  bag->arrays[bag->n++] = array;
+  return CAIRN_OK;
+}
+
+static cairn_status collect(cairn_function *f, crn_workspace *w, const cairn_run_args *r, cairn_outputs *bag) {
+  for (int i = 0; i < f->info->n_outputs; i++) {
+    const cairn_descriptor *d = &f->info->outputs[i];
+    cairn_ndarray *view = find_given(r->outputs, r->n_outputs, d->name);
+    CRN_TRY(put_output(f, &w->slots[f->plan->output_slots[i]].tensor, d, view, bag));
+  }
+  return CAIRN_OK;
+}
+
+int cairn_outputs_count(const cairn_outputs *o) {
+  int n = 0;
+  for (int i = 0; i < o->n; i++) n += o->arrays[i] != NULL;
+  return n;
+}
+
+const char *cairn_outputs_name(const cairn_outputs *o, int i) {
+  for (int k = 0; k < o->n; k++) {
+    if (o->arrays[k] && i-- == 0) return o->names[k];
+  }
+  return NULL;
+}
+
+cairn_status cairn_outputs_take(cairn_outputs *o, const char *name, cairn_ndarray **out_array) {
+  *out_array = NULL;
+  for (int i = 0; i < o->n; i++) {
+    if (strcmp(o->names[i], name)) continue;
+    if (!o->arrays[i]) return CRN_FAIL(NOT_FOUND, "output '%s' was taken already", name);
+    *out_array = o->arrays[i];
+    o->arrays[i] = NULL;
+    return CAIRN_OK;
+  }
+  return CRN_FAIL(NOT_FOUND, "no output '%s' among the results (a given view is not among them)", name);
+}
+
+void cairn_outputs_destroy(cairn_outputs *o) {
+  if (!o) return;
+  for (int i = 0; i < o->n; i++) cairn_ndarray_release(o->arrays[i]);
+  cairn_allocator a = *o->allocator;
+  crn_free(&a, o->names, (size_t)o->capacity * sizeof *o->names);
+  crn_free(&a, o->arrays, (size_t)o->capacity * sizeof *o->arrays);
+  cairn_function *f = o->function;
+  crn_free(&a, o, sizeof *o);
+  cairn_function_release(f);
+}
+
+// --- the run ------------------------------------------------------------------------------------------------------------------
+
+static cairn_status take_workspace(cairn_function *f, crn_workspace **out) {
+  pthread_mutex_lock(&f->lock);
+  crn_workspace *w = f->idle;
+  if (w) f->idle = w->next;
+  pthread_mutex_unlock(&f->lock);
+  *out = w;
+  return w ? CAIRN_OK : crn_workspace_create(f->plan, out);
+}
+
+static void return_workspace(cairn_function *f, crn_workspace *w) {
+  bool copied = w->bytes_copied > 0;
+  pthread_mutex_lock(&f->lock);
+  f->stats.n_runs++;
+  f->stats.state_bytes_written += w->bytes_written;
+  f->stats.state_bytes_copied += w->bytes_copied;
+  f->stats.workspace_allocations += w->n_allocations;
+  w->bytes_written = w->bytes_copied = w->n_allocations = 0;
+  w->next = f->idle;
+  f->idle = w;
+  bool warn = copied && !f->warned_copy;
+  f->warned_copy |= copied;
+  pthread_mutex_unlock(&f->lock);
+  if (warn) CRN_WARN(f->model->context, "function '%s' rewrites a whole state on each run: its update could not be proven safe in place", f->info->name);
+}
+
+static cairn_status run(cairn_function *f, crn_workspace *w, const cairn_run_args *args, cairn_outputs *bag) {
+  CRN_TRY(bind(f, w, args));
+  cairn_status status = crn_run_plan(w, &f->trace);
+  if (status == CAIRN_OK) status = collect(f, w, args, bag);
+  if (status != CAIRN_OK && f->info->n_states) crn_note(status, "the states may have been changed");
+  return status;
+}
+
+cairn_status cairn_function_run(cairn_function *f, const cairn_run_args *args, cairn_outputs **out_outputs) {
+  crn_workspace *w;
+  cairn_outputs *bag = NULL;
+  if (out_outputs) *out_outputs = NULL;
+  CRN_TRY(check_args(f, args, out_outputs != NULL));
+  if (out_outputs) CRN_TRY(outputs_create(f, &bag));
+  cairn_status status = take_workspace(f, &w);
+  if (status == CAIRN_OK) {
+    status = run(f, w, args, bag);
+    unbind(w);
+    return_workspace(f, w);
+  }
+  if (status != CAIRN_OK) {
+    cairn_outputs_destroy(bag);
+    return crn_note(status, "function '%s'", f->info->name);
+  }
+  if (out_outputs) *out_outputs = bag;
+  return CAIRN_OK;
+}

@@ -1,0 +1,177 @@
+#include "execute/model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "asset/asset.h"
+#include "base/str.h"
+#include "execute/describe.h"
+#include "execute/internal.h"
+#include "program/from_mlirbc.h"
+#include "program/verify.h"
+
+static cairn_status describe_functions(cairn_model *m) {
+  crn_arena *arena = &m->arena;
+  CRN_TRY(crn_arena_array(arena, m->program->n_graphs, sizeof *m->functions, &m->functions));
+  CRN_TRY(crn_arena_array(arena, m->program->n_graphs, sizeof *m->graphs, &m->graphs));
+  for (const crn_graph *g = m->program->first; g; g = g->next) {
+    if (!crn_graph_is_function(g)) continue;
+    CRN_TRY(crn_describe_function(arena, g, &m->functions[m->n_functions]));
+    m->graphs[m->n_functions++] = g;
+  }
+  if (!m->n_functions) return CRN_FAIL(CORRUPT, "the program has no function to call");
+  return CAIRN_OK;
+}
+
+cairn_status crn_model_create_from_program(cairn_context *context, crn_program *program, const cairn_model_options *options, cairn_model **out_model) {
+  cairn_model *m;
+  *out_model = NULL;
+  cairn_status status = crn_alloc_zero(&context->allocator, sizeof *m, &m);
+  if (status != CAIRN_OK) {
+    crn_program_destroy(program);
+    return status;
+  }
+  atomic_init(&m->references, 1);
+  cairn_context_retain(context);
+  m->context = context;
+  m->program = program;
+  if (options) m->options = *options;
+  crn_arena_initialize(&m->arena, &context->allocator);
+  status = crn_program_verify(program);
+  if (status == CAIRN_OK) status = describe_functions(m);
+  if (status != CAIRN_OK) {
+    cairn_model_release(m);
+    return status;
+  }
+  *out_model = m;
+  return CAIRN_OK;
+}
+
+cairn_status cairn_model_create(cairn_asset *asset, const cairn_model_options *options, cairn_model **out_model) {
+  crn_bc_module *module;
+  crn_program *program = NULL;
+  *out_model = NULL;
+  CRN_TRY(crn_asset_open_module(asset, &module));
+  cairn_status status = crn_program_from_mlirbc(&asset->context->allocator, module, &program);
+  crn_bc_module_close(module);
+  if (status == CAIRN_OK) status = crn_model_create_from_program(asset->context, program, options, out_model);
+  if (status != CAIRN_OK) return crn_note(status, "loading '%s'", cairn_asset_path(asset));
+  cairn_asset_retain(asset);
+  (*out_model)->asset = asset;
+  return CAIRN_OK;
+}
+
+cairn_status cairn_model_load(cairn_context *context, const char *path, const cairn_model_options *options, cairn_model **out_model) {
+  cairn_asset *asset;
+  *out_model = NULL;
+  CRN_TRY(cairn_asset_open(context, path, &(cairn_asset_options){.strict_hash = options && options->strict_hash}, &asset));
+  cairn_status status = cairn_model_create(asset, options, out_model);
+  cairn_asset_release(asset);
+  return status;
+}
+
+void cairn_model_retain(cairn_model *m) { atomic_fetch_add_explicit(&m->references, 1, memory_order_relaxed); }
+
+void cairn_model_release(cairn_model *m) {
+  if (!m || atomic_fetch_sub_explicit(&m->references, 1, memory_order_acq_rel) != 1) return;
+  cairn_context *context = m->context;
+  crn_program_destroy(m->program);
+  crn_arena_deinitialize(&m->arena);
+  cairn_asset_release(m->asset);
+  crn_free(&context->allocator, m, sizeof *m);
+  cairn_context_release(context);
+}
+
+int cairn_model_function_count(const cairn_model *m) { return m->n_functions; }
+
+const cairn_function_info *cairn_model_function_info(const cairn_model *m, int i) { return i >= 0 && i < m->n_functions ? &m->functions[i] : NULL; }
+
+// --- functions ------------------------------------------------------------------------------------------------------------
+
+static cairn_status not_found(const cairn_model *m, const char *name) {
+  crn_str names;
+  crn_str_initialize(&names, &m->context->allocator);
+  for (int i = 0; i < m->n_functions && i < 20; i++) crn_str_printf(&names, "%s%s", i ? ", " : "", m->functions[i].name);
+  cairn_status status = CRN_FAIL(NOT_FOUND, "no function '%s'; the model has: %s%s", name, names.data, m->n_functions > 20 ? ", …" : "");
+  crn_str_deinitialize(&names);
+  return status;
+}
+
+static cairn_status composites_by_body(const cairn_model_options *o, bool *out_use_bodies) {
+  const char *text = o->composites == CAIRN_COMPOSITES_DEFAULT ? getenv("CAIRN_COMPOSITES") : NULL;
+  *out_use_bodies = o->composites == CAIRN_COMPOSITES_BODY;
+  if (!text || !*text || !strcmp(text, "fast")) return CAIRN_OK;
+  if (strcmp(text, "body")) return CRN_FAIL(INVALID_ARGUMENT, "CAIRN_COMPOSITES is '%s', 'fast' or 'body' expected", text);
+  *out_use_bodies = true;
+  return CAIRN_OK;
+}
+
+static cairn_status make_plan(cairn_model *m, const crn_graph *graph, crn_plan **out_plan) {
+  bool use_bodies;
+  CRN_TRY(composites_by_body(&m->options, &use_bodies));
+  CRN_TRY(crn_program_check_ready(m->program, graph));
+  CRN_TRY(crn_plan_create(m->context, graph, use_bodies, out_plan));
+  CRN_TRY(crn_plan_fold(*out_plan, m->options.progress, m->options.progress_user));
+  return crn_plan_set_lifetimes(*out_plan);
+}
+
+cairn_status cairn_model_function(cairn_model *m, const char *name, cairn_function **out_function) {
+  *out_function = NULL;
+  int at = 0;
+  while (at < m->n_functions && strcmp(m->functions[at].name, name)) at++;
+  if (at == m->n_functions) return not_found(m, name);
+  cairn_function *f;
+  crn_plan *plan = NULL;
+  const cairn_allocator *a = &m->context->allocator;
+  cairn_status status = make_plan(m, m->graphs[at], &plan);
+  if (status == CAIRN_OK) status = crn_alloc_zero(a, sizeof *f, &f);
+  if (status != CAIRN_OK) {
+    crn_plan_destroy(plan);
+    return crn_note(status, "preparing function '%s'", name);
+  }
+  atomic_init(&f->references, 1);
+  pthread_mutex_init(&f->lock, NULL);
+  cairn_model_retain(m);
+  f->model = m;
+  f->info = &m->functions[at];
+  f->plan = plan;
+  f->trace = (crn_trace){m->options.trace, m->options.trace_user};
+  f->stats.folded_bytes = plan->folded_bytes;
+  *out_function = f;
+  return CAIRN_OK;
+}
+
+void cairn_function_retain(cairn_function *f) { atomic_fetch_add_explicit(&f->references, 1, memory_order_relaxed); }
+
+void cairn_function_release(cairn_function *f) {
+  if (!f || atomic_fetch_sub_explicit(&f->references, 1, memory_order_acq_rel) != 1) return;
+  cairn_model *m = f->model;
+  for (crn_workspace *w = f->idle; w;) {
+    crn_workspace *next = w->next;
+    crn_workspace_destroy(w);
+    w = next;
+  }
+  crn_plan_destroy(f->plan);
+  pthread_mutex_destroy(&f->lock);
+  crn_free(&m->context->allocator, f, sizeof *f);
+  cairn_model_release(m);
+}
+
+const cairn_function_info *cairn_function_describe(const cairn_function *f) { return f->info; }
+
+static const cairn_descriptor *find_descriptor(const cairn_descriptor *d, int n, const char *name) {
+  for (int i = 0; i < n; i++) {
+    if (!strcmp(d[i].name, name)) return &d[i];
+  }
+  return NULL;
+}
+
+const cairn_descriptor *cairn_function_input(const cairn_function *f, const char *name) { return find_descriptor(f->info->inputs, f->info->n_inputs, name); }
+const cairn_descriptor *cairn_function_output(const cairn_function *f, const char *name) { return find_descriptor(f->info->outputs, f->info->n_outputs, name); }
+const cairn_descriptor *cairn_function_state(const cairn_function *f, const char *name) { return find_descriptor(f->info->states, f->info->n_states, name); }
+
+void cairn_function_get_stats(const cairn_function *f, cairn_function_stats *out_stats) {
+  pthread_mutex_lock((pthread_mutex_t *)&f->lock);
+  *out_stats = f->stats;
+  pthread_mutex_unlock((pthread_mutex_t *)&f->lock);
+}

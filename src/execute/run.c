@@ -1,0 +1,242 @@
+#include "execute/run.h"
+
+#include <time.h>
+
+#include "base/checked.h"
+
+static const char *step_name(const crn_step *s) { return crn_op_info_of(s->id)->name; }
+
+// Kernels that do not read bit streams get their packed operands unpacked.
+static cairn_status gather_operands(crn_workspace *w, const crn_step *s, crn_tensor *operands) {
+  for (uint32_t i = 0; i < s->n_in; i++) {
+    operands[i] = w->slots[s->in[i]].tensor;
+    if (!operands[i].packed || crn_kernel_takes_packed(s->id)) continue;
+    crn_tensor plain = crn_tensor_make(operands[i].dtype, operands[i].dims, operands[i].rank, NULL);
+    size_t bytes;
+    if (!crn_shape_bytes(plain.dtype, plain.dims, plain.rank, &bytes)) return CRN_FAIL(OUT_OF_RANGE, "operand %u is too large", i);
+    CRN_TRY(w->scratch.take(&w->scratch, bytes, &plain.data));
+    crn_tensor_unpack(&operands[i], &plain);
+    operands[i] = plain;
+  }
+  return CAIRN_OK;
+}
+
+static cairn_status check_declared(const crn_tensor *result, const crn_type *type, uint32_t i) {
+  if (result->dtype != type->dtype || result->rank != type->rank) {
+    return CRN_FAIL(INVALID_ARGUMENT, "result %u is %s of rank %d, the program declares %s of rank %d", i, cairn_dtype_name(result->dtype), result->rank,
+                    cairn_dtype_name(type->dtype), type->rank);
+  }
+  for (int d = 0; d < type->rank; d++) {
+    if (type->dims[d] >= 0 && type->dims[d] != result->dims[d]) {
+      return CRN_FAIL(INVALID_ARGUMENT, "dim %d of result %u is %lld, the program declares %lld", d, i, (long long)result->dims[d], (long long)type->dims[d]);
+    }
+  }
+  return CAIRN_OK;
+}
+
+static cairn_status infer_results(const crn_workspace *w, const crn_step *s, const crn_kernel_args *args) {
+  for (uint32_t i = 0; i < s->n_out; i++) {
+    const crn_type *type = w->plan->slot_types[s->out[i]];
+    crn_tensor *r = &args->results[i];
+    *r = (crn_tensor){.dtype = type->dtype, .rank = type->rank};
+    for (int d = 0; d < type->rank; d++) r->dims[d] = type->dims[d];
+  }
+  crn_infer_args infer = {.id = s->id, .mode = args->mode, .attrs = args->attrs, .n_operands = args->n_operands, .operands = args->operands,
+                          .n_results = args->n_results, .results = args->results};
+  CRN_TRY(s->infer(&infer));
+  for (uint32_t i = 0; i < s->n_out; i++) CRN_TRY(check_declared(&args->results[i], w->plan->slot_types[s->out[i]], i));
+  return CAIRN_OK;
+}
+
+static void set_slot(crn_workspace *w, uint32_t slot, const crn_tensor *tensor, crn_buffer *buffer) {
+  crn_workspace_clear_slot(w, slot);
+  w->slots[slot] = (crn_slot){*tensor, buffer};
+}
+
+static bool try_view(crn_workspace *w, const crn_step *s, const crn_kernel_args *args, cairn_status *status) {
+  bool done = false;
+  *status = s->view(args, &done);
+  if (*status != CAIRN_OK || !done) return false;
+  for (uint32_t i = 0; i < s->n_out; i++) {
+    crn_buffer *shared = w->slots[s->in[0]].buffer;
+    if (shared) shared->references++;
+    set_slot(w, s->out[i], &args->results[i], shared);
+  }
+  return true;
+}
+
+static cairn_status allocate_results(crn_workspace *w, const crn_step *s, const crn_kernel_args *args) {
+  for (uint32_t i = 0; i < s->n_out; i++) {
+    crn_tensor *r = &args->results[i];
+    size_t bytes;
+    crn_buffer *buffer;
+    if (!crn_shape_bytes(r->dtype, r->dims, r->rank, &bytes)) return CRN_FAIL(OUT_OF_RANGE, "result %u is too large for memory", i);
+    CRN_TRY(crn_workspace_take(w, bytes, &buffer));
+    crn_tensor_set_contiguous(r);
+    r->packed = false;
+    r->data = buffer->data;
+    set_slot(w, s->out[i], r, buffer);
+  }
+  return CAIRN_OK;
+}
+
+static bool has_mode(crn_op_id id) {
+  return id == CRN_OP_pad || id == CRN_OP_gelu || id == CRN_OP_scan || id == CRN_OP_scatter_along_axis || id == CRN_OP_interpolate ||
+         id == CRN_OP_interpolate_coordinates;
+}
+
+/// Tensors of one kernel call and the arguments that point to them.
+typedef struct call {
+  crn_tensor operands[CRN_MAX_STEP_TENSORS], results[CRN_MAX_STEP_TENSORS];
+  crn_kernel_args args;
+} call;
+
+static cairn_status prepare_call(crn_workspace *w, const crn_step *s, call *c) {
+  if (s->n_in > CRN_MAX_STEP_TENSORS || s->n_out > CRN_MAX_STEP_TENSORS) {
+    return CRN_FAIL(UNSUPPORTED, "more than %d operands or results", CRN_MAX_STEP_TENSORS);
+  }
+  c->args = (crn_kernel_args){.id = s->id, .mode = has_mode(s->id) ? s->op->attr.mode : 0, .n_operands = (int)s->n_in, .operands = c->operands,
+                              .n_results = (int)s->n_out, .results = c->results, .pool = w->plan->context->pool, .scratch = &w->scratch};
+  if (s->composite) {
+    c->args.attrs = s->composite->attrs;
+    c->args.input_names = s->composite->n_inputs == s->n_in ? s->composite->input_names : NULL;
+  }
+  CRN_TRY(gather_operands(w, s, c->operands));
+  return infer_results(w, s, &c->args);
+}
+
+cairn_status crn_step_sizes(crn_workspace *w, const crn_step *s, size_t *out_result_bytes, size_t *out_operand_bytes) {
+  call c;
+  *out_result_bytes = *out_operand_bytes = 0;
+  cairn_status status = prepare_call(w, s, &c);
+  for (uint32_t i = 0; i < s->n_out && status == CAIRN_OK; i++) {
+    size_t bytes;
+    if (!crn_shape_bytes(c.results[i].dtype, c.results[i].dims, c.results[i].rank, &bytes) || !crn_add_size(*out_result_bytes, bytes, out_result_bytes)) {
+      status = CRN_FAIL(OUT_OF_RANGE, "result %u is too large for memory", i);
+    }
+  }
+  for (uint32_t i = 0; i < s->n_in && status == CAIRN_OK; i++) {
+    const crn_tensor *t = &w->slots[s->in[i]].tensor;
+    size_t bytes = cairn_dtype_bytes(t->dtype);
+    for (int d = 0; d < t->rank; d++) bytes *= t->strides[d] || t->packed ? (size_t)t->dims[d] : 1;
+    *out_operand_bytes += bytes;
+  }
+  crn_workspace_end_scratch(w);
+  return status;
+}
+
+static cairn_status run_kernel(crn_workspace *w, const crn_step *s) {
+  call c;
+  CRN_TRY(prepare_call(w, s, &c));
+  crn_kernel_args args = c.args;
+  cairn_status status = CAIRN_OK;
+  if (s->view && try_view(w, s, &args, &status)) return CAIRN_OK;
+  CRN_TRY(status);
+  if (s->kind == CRN_STEP_UPDATE) {
+    bool done;
+    CRN_TRY(crn_run_update_in_place(w, s, &args, &done));
+    if (done) return CAIRN_OK;
+  }
+  CRN_TRY(allocate_results(w, s, &args));
+  return s->kernel(&args);
+}
+
+static void run_alias(crn_workspace *w, const crn_step *s) {
+  crn_slot source = w->slots[s->in[0]];
+  if (source.buffer) source.buffer->references++;
+  set_slot(w, s->out[0], &source.tensor, source.buffer);
+}
+
+cairn_status crn_run_step(crn_workspace *w, const crn_step *s) {
+  cairn_status status = CAIRN_OK;
+  switch (s->kind) {
+    case CRN_STEP_KERNEL:
+    case CRN_STEP_UPDATE:
+    case CRN_STEP_COMPOSITE: status = run_kernel(w, s); break;
+    case CRN_STEP_ALIAS: run_alias(w, s); break;
+    case CRN_STEP_READ: status = crn_run_read(w, s); break;
+    case CRN_STEP_WRITE: status = crn_run_write(w, s); break;
+    case CRN_STEP_IF:
+    case CRN_STEP_LOOP:
+    case CRN_STEP_TEST:
+    case CRN_STEP_JUMP:
+    case CRN_STEP_END: break;
+  }
+  crn_workspace_end_scratch(w);
+  return status;
+}
+
+// --- tracing --------------------------------------------------------------------------------------------------------------
+
+static double now_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static cairn_status report(const crn_workspace *w, const crn_step *s, const crn_trace *trace, double seconds) {
+  cairn_ndarray *arrays[CRN_MAX_STEP_TENSORS];
+  int n = 0;
+  cairn_status status = CAIRN_OK;
+  for (uint32_t i = 0; i < s->n_out && status == CAIRN_OK; i++) {
+    crn_tensor t = w->slots[s->out[i]].tensor;
+    if (t.packed) continue;
+    status = crn_ndarray_create_uninitialized(w->plan->context, t.dtype, t.dims, t.rank, &arrays[n]);
+    if (status == CAIRN_OK) crn_tensor_copy(&t, &arrays[n++]->view);
+  }
+  if (status == CAIRN_OK) trace->fn(trace->user, s - w->plan->steps, step_name(s), s->op->location, (const cairn_ndarray *const *)arrays, n, seconds);
+  for (int i = 0; i < n; i++) cairn_ndarray_release(arrays[i]);
+  return status;
+}
+
+// --- the walk -------------------------------------------------------------------------------------------------------------
+
+// Runs a composite by its kernel unless that declined before; then the walk goes on behind the body.
+static cairn_status run_composite(crn_workspace *w, crn_step *s, uint32_t *in_out_index) {
+  if (s->body_end && atomic_load_explicit(&s->use_body, memory_order_relaxed)) return CAIRN_OK;
+  cairn_status status = crn_run_step(w, s);
+  if (status == CAIRN_UNSUPPORTED && s->body_end) {
+    for (uint32_t i = 0; i < s->n_out; i++) crn_workspace_clear_slot(w, s->out[i]);
+    atomic_store_explicit(&s->use_body, true, memory_order_relaxed);
+    return CAIRN_OK;
+  }
+  if (status == CAIRN_OK && s->body_end) *in_out_index = s->body_end;
+  return status;
+}
+
+static void release_slots(crn_workspace *w, const crn_step *s) {
+  for (uint32_t i = 0; i < s->n_release; i++) crn_workspace_clear_slot(w, s->release[i]);
+}
+
+// The step to go on with behind a jump. Targets lie at a step that is run next, so the walk steps back by one.
+static cairn_status follow_jump(const crn_workspace *w, const crn_step *s, uint32_t *in_out_index) {
+  bool taken = s->kind == CRN_STEP_JUMP;
+  if (s->kind == CRN_STEP_IF || s->kind == CRN_STEP_TEST) {
+    const crn_tensor *condition = &w->slots[s->in[0]].tensor;
+    if (crn_tensor_count(condition) != 1) return CRN_FAIL(INVALID_ARGUMENT, "a condition with %lld elements", (long long)crn_tensor_count(condition));
+    taken = crn_load_i64(condition->dtype, condition->data) == 0;
+  }
+  if (taken) *in_out_index = s->target - 1;
+  return CAIRN_OK;
+}
+
+static bool makes_results(const crn_step *s, bool went_on) { return s->n_out && s->kind != CRN_STEP_ALIAS && (s->kind != CRN_STEP_COMPOSITE || !s->body_end || went_on); }
+
+cairn_status crn_run_plan(crn_workspace *w, const crn_trace *trace) {
+  const crn_plan *p = w->plan;
+  for (uint32_t i = 0; i < p->n_steps; i++) {
+    crn_step *s = &p->steps[i];
+    double start = trace->fn ? now_seconds() : 0;
+    uint32_t at = i;
+    cairn_status status = s->kind == CRN_STEP_COMPOSITE ? run_composite(w, s, &i) : crn_run_step(w, s);
+    if (status == CAIRN_OK && trace->fn && makes_results(s, i != at)) status = report(w, s, trace, now_seconds() - start);
+    if (status == CAIRN_OK) status = s->kind == CRN_STEP_COMPOSITE ? CAIRN_OK : follow_jump(w, s, &i);
+    if (status != CAIRN_OK) {
+      return crn_note(status, "step %u, %s%s%s", at, step_name(s), *s->op->location ? " at " : "", s->op->location);
+    }
+    release_slots(w, s);
+    // Behind a composite that ran directly stands the END of its body, which holds the releases for both ways.
+    if (s->kind == CRN_STEP_COMPOSITE && i != at) release_slots(w, &p->steps[i]);
+  }
+  return CAIRN_OK;
+}
