@@ -1,0 +1,64 @@
+// Reading tokenizer.json.
+#include <string.h>
+
+#include "base/file.h"
+#include "text/tokenizer/internal.h"
+
+static cairn_status load_root(crn_build *build, const json_t *root) {
+  const char *version = NULL;
+  if (!json_is_object(root)) return CRN_FAIL(CORRUPT, "%s: a tokenizer must be a JSON object", build->what);
+  CRN_TRY(crn_json_string(root, build->what, "version", false, &version));
+  if (version && strcmp(version, "1.0")) return CRN_FAIL(UNSUPPORTED, "%s: version '%.40s', expected 1.0", build->what, version);
+  if (!json_object_get(root, "model")) return CRN_FAIL(CORRUPT, "%s: 'model' is missing; is this a tokenizer.json?", build->what);
+  CRN_TRY(crn_limits_load(build, root));
+  CRN_TRY(crn_normalizers_load(build, json_object_get(root, "normalizer")));
+  CRN_TRY(crn_pretokenizers_load(build, json_object_get(root, "pre_tokenizer")));
+  CRN_TRY(crn_processors_load(build, json_object_get(root, "post_processor")));
+  CRN_TRY(crn_decoders_load(build, json_object_get(root, "decoder")));
+  CRN_TRY(crn_model_load(build, json_object_get(root, "model")));
+  CRN_TRY(crn_added_load(build, json_object_get(root, "added_tokens")));
+  return crn_tokenizer_finish(build);
+}
+
+static cairn_status create_from_root(cairn_context *context, const json_t *root, const char *what, cairn_tokenizer **out_tokenizer) {
+  cairn_tokenizer *t;
+  CRN_TRY(crn_tokenizer_create_empty(context, &t));
+  crn_build build = {.context = context, .allocator = t->allocator, .tokenizer = t, .what = what};
+  cairn_status status = load_root(&build, root);
+  if (status != CAIRN_OK) {
+    cairn_tokenizer_release(t);
+    return status;
+  }
+  *out_tokenizer = t;
+  return CAIRN_OK;
+}
+
+cairn_status cairn_tokenizer_create_from_json(cairn_context *context, const char *json, size_t json_bytes, const char *what,
+                                              cairn_tokenizer **out_tokenizer) {
+  json_t *root;
+  *out_tokenizer = NULL;
+  if (!what) what = "tokenizer.json";
+  CRN_TRY(crn_json_parse(json, json_bytes, what, &root));
+  cairn_status status = create_from_root(context, root, what, out_tokenizer);
+  json_decref(root);
+  return status;
+}
+
+cairn_status cairn_tokenizer_open(cairn_context *context, const char *path, cairn_tokenizer **out_tokenizer) {
+  crn_str file;
+  crn_file_map map = {0};
+  cairn_status status;
+  *out_tokenizer = NULL;
+  crn_str_initialize(&file, NULL);
+  if (crn_is_directory(path)) {
+    CRN_TRY_GOTO(crn_path_join(&file, path, "tokenizer.json"));
+  } else {
+    CRN_TRY_GOTO(crn_str_puts(&file, path));
+  }
+  CRN_TRY_GOTO(crn_file_map_open(file.data, &map));
+  status = cairn_tokenizer_create_from_json(context, (const char *)map.data, map.bytes, file.data, out_tokenizer);
+done:
+  crn_file_map_close(&map);
+  crn_str_deinitialize(&file);
+  return status;
+}
