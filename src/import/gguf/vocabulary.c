@@ -1,0 +1,195 @@
+#include "import/gguf/vocabulary.h"
+
+#include <string.h>
+
+#include "base/context.h"
+#include "import/gguf/private.h"
+#include "text/tokenizer/spec.h"
+
+enum { MAX_EOS_IDS = 16 };
+
+// Lists handed to the tokenizer; dropped afterwards.
+typedef struct vocabulary {
+  const crn_gguf *file;
+  crn_arena arena;
+  crn_tokenizer_spec spec;
+  const crn_gguf_value *token_types;  // items may be of any 32-bit kind
+} vocabulary;
+
+cairn_status crn_gguf_copy_text(crn_imported_model *model, crn_gguf_string text, const char **out_text) {
+  return crn_arena_strndup(&model->arena, text.data, text.bytes, out_text);
+}
+
+static bool is_text(crn_gguf_string s, const char *text) { return s.bytes == strlen(text) && !memcmp(s.data, text, s.bytes); }
+
+static cairn_status read_texts(vocabulary *v, const char *key, bool required, size_t *out_n, const crn_token_text **out_texts) {
+  const crn_gguf_value *list;
+  crn_token_text *texts;
+  CRN_TRY(crn_gguf_get_array(v->file, key, required, CRN_GGUF_STRING, &list));
+  if (!list) return CAIRN_OK;
+  CRN_TRY(crn_arena_array(&v->arena, list->array.n, sizeof *texts, &texts));
+  const unsigned char *at = list->array.data;
+  for (size_t i = 0; i < list->array.n; i++) {
+    crn_gguf_value item;
+    at = crn_gguf_item(CRN_GGUF_STRING, at, &item);
+    texts[i] = (crn_token_text){item.s.data, item.s.bytes};
+  }
+  *out_n = list->array.n;
+  *out_texts = texts;
+  return CAIRN_OK;
+}
+
+static cairn_status check_length(const vocabulary *v, const char *key, const crn_gguf_value *list) {
+  if (list->array.n == v->spec.n_tokens) return CAIRN_OK;
+  return CRN_FAIL(CORRUPT, "%s: '%s' has %zu items, there are %zu tokens", crn_gguf_what(v->file), key, list->array.n, v->spec.n_tokens);
+}
+
+static cairn_status read_scores(vocabulary *v) {
+  static const char key[] = "tokenizer.ggml.scores";
+  const crn_gguf_value *list;
+  float *scores;
+  CRN_TRY(crn_gguf_get_array(v->file, key, false, CRN_GGUF_FLOAT32, &list));
+  if (!list) return CAIRN_OK;
+  CRN_TRY(check_length(v, key, list));
+  CRN_TRY(crn_arena_array(&v->arena, list->array.n, sizeof *scores, &scores));
+  const unsigned char *at = list->array.data;
+  for (size_t i = 0; i < list->array.n; i++) {
+    crn_gguf_value item;
+    at = crn_gguf_item(CRN_GGUF_FLOAT32, at, &item);
+    scores[i] = (float)item.f;
+  }
+  v->spec.scores = scores;
+  return CAIRN_OK;
+}
+
+static cairn_status read_types(vocabulary *v) {
+  static const char key[] = "tokenizer.ggml.token_type";
+  const crn_gguf_value *list = crn_gguf_find(v->file, key);
+  int32_t *types;
+  if (!list) return CAIRN_OK;
+  bool is_int = list->kind == CRN_GGUF_ARRAY && (list->array.kind == CRN_GGUF_INT32 || list->array.kind == CRN_GGUF_UINT32);
+  if (!is_int) return CRN_FAIL(CORRUPT, "%s: '%s' must be a list of 32-bit integers", crn_gguf_what(v->file), key);
+  CRN_TRY(check_length(v, key, list));
+  CRN_TRY(crn_arena_array(&v->arena, list->array.n, sizeof *types, &types));
+  for (size_t i = 0; i < list->array.n; i++) types[i] = (int32_t)crn_gguf_load(list->array.data + 4 * i, 4);
+  v->spec.types = types;
+  return CAIRN_OK;
+}
+
+// An id of the vocabulary, -1 when the key is absent and there is no `fallback`.
+static cairn_status read_id(const vocabulary *v, const char *key, int32_t fallback, int32_t *out) {
+  int64_t id = fallback;
+  bool is_there = crn_gguf_find(v->file, key) != NULL;
+  CRN_TRY(crn_gguf_get_int(v->file, key, false, &id));
+  // Writers put 2^32 - 1 where they mean "none". A conventional id that a small vocabulary lacks is none as well.
+  if (id == UINT32_MAX || (!is_there && (uint64_t)id >= v->spec.n_tokens)) id = -1;
+  if (id < -1 || id >= (int64_t)v->spec.n_tokens) {
+    return CRN_FAIL(CORRUPT, "%s: '%s' is %lld, there are %zu tokens", crn_gguf_what(v->file), key, (long long)id, v->spec.n_tokens);
+  }
+  *out = (int32_t)id;
+  return CAIRN_OK;
+}
+
+// What a file means that leaves a key out depends on the kind of tokenizer.
+static cairn_status read_options(vocabulary *v, crn_gguf_string pre) {
+  crn_tokenizer_spec *s = &v->spec;
+  bool is_spm = s->model == CRN_TOKENIZER_MODEL_SPM;
+  // Files of the Llama 3 family begin every text with a token although they do not always say so.
+  bool is_llama3 = !is_spm && (is_text(pre, "llama-bpe") || is_text(pre, "llama3") || is_text(pre, "llama-v3"));
+  s->add_bos = is_spm || is_llama3;
+  s->add_eos = false;
+  s->add_space_prefix = is_spm;
+  CRN_TRY(crn_gguf_get_bool(v->file, "tokenizer.ggml.add_bos_token", false, &s->add_bos));
+  CRN_TRY(crn_gguf_get_bool(v->file, "tokenizer.ggml.add_eos_token", false, &s->add_eos));
+  CRN_TRY(crn_gguf_get_bool(v->file, "tokenizer.ggml.add_space_prefix", false, &s->add_space_prefix));
+  CRN_TRY(read_id(v, "tokenizer.ggml.bos_token_id", is_spm ? 1 : -1, &s->bos_id));
+  CRN_TRY(read_id(v, "tokenizer.ggml.eos_token_id", is_spm ? 2 : -1, &s->eos_id));
+  CRN_TRY(read_id(v, "tokenizer.ggml.unknown_token_id", is_spm ? 0 : -1, &s->unk_id));
+  if (s->bos_id < 0) s->add_bos = false;
+  if (s->eos_id < 0) s->add_eos = false;
+  return CAIRN_OK;
+}
+
+// --- ids that end a text ---------------------------------------------------------------------------------------------------
+
+typedef struct id_list {
+  int32_t ids[MAX_EOS_IDS];
+  size_t n;
+} id_list;
+
+static void add_id(id_list *list, int32_t id) {
+  if (id < 0 || list->n == MAX_EOS_IDS) return;
+  for (size_t i = 0; i < list->n; i++) {
+    if (list->ids[i] == id) return;
+  }
+  list->ids[list->n++] = id;
+}
+
+// Many files name one end only, often that of a text, while chats end with another token. Control tokens spelled like an
+// end are therefore taken as one too.
+static bool is_end_of_turn(const crn_token_text *t) {
+  static const char *const names[] = {"<|eot_id|>", "<|eom_id|>",    "<|im_end|>",      "<|end|>",    "<|endoftext|>", "<|end_of_text|>",
+                                      "</s>",       "<end_of_turn>", "<|end_of_turn|>", "<|return|>", "<|eot|>",       "<EOT>"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (t->bytes == strlen(names[i]) && !memcmp(t->data, names[i], t->bytes)) return true;
+  }
+  return false;
+}
+
+static cairn_status read_end_ids(const vocabulary *v, crn_imported_model *model) {
+  id_list list = {.n = 0};
+  int32_t id;
+  add_id(&list, v->spec.eos_id);
+  CRN_TRY(read_id(v, "tokenizer.ggml.eot_token_id", -1, &id));
+  add_id(&list, id);
+  CRN_TRY(read_id(v, "tokenizer.ggml.eom_token_id", -1, &id));
+  add_id(&list, id);
+  for (size_t i = 0; v->spec.types && i < v->spec.n_tokens; i++) {
+    if (v->spec.types[i] == CRN_TOKEN_CONTROL && is_end_of_turn(&v->spec.tokens[i])) add_id(&list, (int32_t)i);
+  }
+  int32_t *copy;
+  CRN_TRY(crn_arena_array(&model->arena, list.n, sizeof *copy, &copy));
+  if (list.n) memcpy(copy, list.ids, list.n * sizeof *copy);
+  model->eos_ids = copy;
+  model->n_eos_ids = list.n;
+  return CAIRN_OK;
+}
+
+// --- the whole -------------------------------------------------------------------------------------------------------------
+
+static cairn_status make_tokenizer(vocabulary *v, crn_gguf_string name, crn_imported_model *model) {
+  crn_tokenizer_spec *s = &v->spec;
+  crn_gguf_string pre = {NULL, 0};
+  const char *name_copy;
+  crn_tokenizer_spec_initialize(s);
+  s->what = crn_gguf_what(v->file);
+  CRN_TRY(crn_arena_strndup(&v->arena, name.data, name.bytes, &name_copy));
+  CRN_TRY(crn_tokenizer_model_by_name(name_copy, &s->model));
+  CRN_TRY(crn_gguf_get_string(v->file, "tokenizer.ggml.pre", false, &pre));
+  if (pre.data) CRN_TRY(crn_arena_strndup(&v->arena, pre.data, pre.bytes, &s->pre));
+  CRN_TRY(read_texts(v, "tokenizer.ggml.tokens", true, &s->n_tokens, &s->tokens));
+  if (s->n_tokens > INT32_MAX) return CRN_FAIL(CORRUPT, "%s: %zu tokens", s->what, s->n_tokens);
+  CRN_TRY(read_texts(v, "tokenizer.ggml.merges", false, &s->n_merges, &s->merges));
+  CRN_TRY(read_scores(v));
+  CRN_TRY(read_types(v));
+  CRN_TRY(read_options(v, pre));
+  CRN_TRY(crn_tokenizer_create_from_spec(model->context, s, &model->tokenizer));
+  model->bos_id = s->bos_id;
+  model->eos_id = s->eos_id;
+  model->add_bos = s->add_bos;
+  model->add_eos = s->add_eos;
+  return read_end_ids(v, model);
+}
+
+cairn_status crn_gguf_read_vocabulary(const crn_gguf *f, crn_imported_model *model) {
+  crn_gguf_string name = {NULL, 0}, chat_template = {NULL, 0};
+  CRN_TRY(crn_gguf_get_string(f, "tokenizer.chat_template", false, &chat_template));
+  if (chat_template.data) CRN_TRY(crn_gguf_copy_text(model, chat_template, &model->chat_template));
+  CRN_TRY(crn_gguf_get_string(f, "tokenizer.ggml.model", false, &name));
+  if (!name.data || is_text(name, "none") || is_text(name, "no_vocab")) return CAIRN_OK;
+  vocabulary v = {.file = f};
+  crn_arena_initialize(&v.arena, &model->context->allocator);
+  cairn_status status = make_tokenizer(&v, name, model);
+  crn_arena_deinitialize(&v.arena);
+  return status;
+}
