@@ -1,0 +1,254 @@
+/// Language models: one engine on a bundle, a bare `.aimodel` or a GGUF file that turns prompts into tokens and text.
+///
+/// An engine holds one sequence. It remembers the tokens its state stands for, so a prompt that starts like the last one
+/// is only computed from where it differs.
+#ifndef CAIRN_LLM_H
+#define CAIRN_LLM_H
+
+#include "cairn/bundle.h"
+#include "cairn/model.h"
+#include "cairn/tokenizer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// --- opening --------------------------------------------------------------------------------------------------------
+
+/// Zero-initialise for the defaults. Texts are only read during the call.
+typedef struct cairn_llm_options {
+  /// "auto" (also NULL, "default"), "sequential" ("coreai-sequential"). Known names that are not built yet are UNSUPPORTED.
+  const char *engine;
+  /// Storage of the key/value cache: "auto" (also NULL), "fixed" ("fixed_size", "fixed-size"), "growing".
+  const char *kv;
+  /// Rows of the cache: all of them for "fixed" (default: the context), the first ones for "growing" (default 256). 0 = default.
+  int64_t kv_capacity;
+  /// Prompts longer than this are run in pieces of this length. 0 = pieces of 512 for prompts longer than 1024 (or than
+  /// CAIRN_CHUNK_THRESHOLD / COREAI_CHUNK_THRESHOLD, when that is a positive number).
+  int64_t prefill_chunk;
+  /// Tokens a sequence may have. 0 = what the model says. A larger number than the model says is refused.
+  int64_t max_context;
+  /// A metadata vocab_size that differs from the width of the logits is a warning instead of an error.
+  bool allow_vocab_mismatch;
+  const char *tokenizer;             ///< folder or file of a tokenizer to use instead of the model's own; NULL = own
+  const cairn_model_options *model;  ///< NULL = defaults
+} cairn_llm_options;
+
+/// Owner: unique. Thread: one call at a time (a second one gets BUSY), except cairn_llm_cancel and the calls that say so.
+typedef struct cairn_llm cairn_llm;
+
+/// Opens a model for text generation. `path` is a bundle folder, an `.aimodel` folder (no tokenizer, no metadata: raw
+/// tokens only) or a `.gguf` file. A tokenizer that is missing or unusable does not fail the call: see cairn_llm_has_text.
+/// Errors: NOT_FOUND, CORRUPT, INCOMPATIBLE, UNSUPPORTED (naming the engine, KV strategy, kind or contract), OUT_OF_MEMORY.
+CAIRN_API cairn_status cairn_llm_open(cairn_context *context, const char *path, const cairn_llm_options *options, cairn_llm **out_llm);
+CAIRN_API void cairn_llm_close(cairn_llm *llm);
+
+/// One thing the engine chose by itself, and why. Texts are borrowed until the engine is closed.
+typedef struct cairn_llm_decision {
+  const char *what;  ///< "engine", "kv", "max_context", …
+  const char *chosen;
+  const char *why;
+} cairn_llm_decision;
+
+/// What an engine is. Texts are borrowed until the engine is closed.
+typedef struct cairn_llm_info {
+  const char *name;         ///< of the bundle, else of the file
+  const char *source;       ///< "bundle", "aimodel", "gguf"
+  const char *engine;       ///< "sequential"
+  const char *precision;    ///< "exact"
+  const char *kv_strategy;  ///< "growing", "fixed"
+  int64_t kv_capacity;      ///< rows there are now
+  int64_t kv_limit;         ///< rows there may be
+  size_t kv_bytes;          ///< memory of all states now
+  cairn_dtype kv_dtype, logits_dtype;
+  int64_t vocab_size;   ///< width of a logits row
+  int64_t max_context;  ///< tokens one sequence may have: the smaller of the model's context and kv_limit
+  int64_t prefill_chunk, prefill_threshold;
+  bool hybrid;  ///< has states that cannot be cut back: only whole sequences are reused
+  double load_seconds;
+  int n_decisions;
+  const cairn_llm_decision *decisions;
+} cairn_llm_info;
+CAIRN_API void cairn_llm_describe(const cairn_llm *llm, cairn_llm_info *out_info);
+
+/// The model's tokenizer; NULL when there is none. Owner: borrowed. Thread: safe.
+CAIRN_API cairn_tokenizer *cairn_llm_tokenizer(const cairn_llm *llm);
+/// OK when text can be used; else FAILED_PRECONDITION with the reason the tokenizer is missing. Thread: safe.
+CAIRN_API cairn_status cairn_llm_has_text(const cairn_llm *llm);
+/// OK when the model has a chat template; else FAILED_PRECONDITION with the reason. Thread: safe.
+CAIRN_API cairn_status cairn_llm_has_template(const cairn_llm *llm);
+/// The ids that end a generation (unless it ignores them), ascending. Owner: borrowed. Thread: safe.
+CAIRN_API const int32_t *cairn_llm_stop_ids(const cairn_llm *llm, size_t *out_n);
+
+/// Renders a conversation with the model's chat template. `conversation_json` is an array of messages
+/// (`{"role":…,"content":…}`), or an object of template variables with `messages` and any of `tools`,
+/// `add_generation_prompt` (default true), …. The names of the special tokens are added.
+/// Writes up to `capacity` bytes (no NUL) and stores the full size. Thread: safe.
+/// Errors: as cairn_llm_has_template and cairn_template_render; INVALID_ARGUMENT.
+CAIRN_API cairn_status cairn_llm_render(const cairn_llm *llm, const char *conversation_json, size_t bytes, char *out_text, size_t capacity,
+                                        size_t *out_bytes);
+
+// --- sampling -------------------------------------------------------------------------------------------------------
+
+/// How a token is chosen. Zero-initialised = greedy: the largest logit, the lowest id on ties.
+/// Order: repetition penalty, temperature, the k best, min-p, top-p (over what is left), draw.
+typedef struct cairn_sampling {
+  float temperature;  ///< 0 = greedy (the filters are then left out), larger = more even
+  bool has_top_k, has_top_p, has_min_p, has_repetition_penalty, has_repetition_window, has_seed;
+  int32_t top_k;              ///< 1 or more; 1 is greedy
+  float top_p;                ///< (0, 1]
+  float min_p;                ///< (0, 1]
+  float repetition_penalty;   ///< 1 or more; on tokens generated so far, not on the prompt
+  int32_t repetition_window;  ///< 1 or more: only the last so many of them
+  uint64_t seed;              ///< equal seeds give equal tokens; without one a fresh seed is drawn and reported
+} cairn_sampling;
+
+/// Checks the ranges. Errors: INVALID_ARGUMENT naming the field.
+CAIRN_API cairn_status cairn_sampling_check(const cairn_sampling *sampling);
+
+// --- generation -----------------------------------------------------------------------------------------------------
+
+typedef enum cairn_prompt_form {
+  CAIRN_PROMPT_AUTO = 0,     ///< as a user's message when the model has a chat template, else raw
+  CAIRN_PROMPT_RAW = 1,      ///< the text itself, with the tokenizer's special tokens around it
+  CAIRN_PROMPT_TEMPLATE = 2  ///< as a user's message; FAILED_PRECONDITION without a chat template
+} cairn_prompt_form;
+
+/// X(NAME, value, "text"). Values are ABI.
+#define CAIRN_STOP_LIST(X)           \
+  X(MAX_TOKENS, 0, "max_tokens")     \
+  X(EOS, 1, "eos")                   \
+  X(SEQUENCE, 2, "stop_sequence")    \
+  X(CANCELLED, 3, "cancelled")       \
+  X(CONTEXT_FULL, 4, "context_full") \
+  X(ERROR, 5, "error")
+
+typedef enum cairn_stop_reason {
+#define CAIRN_STOP_ENUM(name, value, text) CAIRN_STOP_##name = value,
+  CAIRN_STOP_LIST(CAIRN_STOP_ENUM)
+#undef CAIRN_STOP_ENUM
+} cairn_stop_reason;
+/// "max_tokens", "eos", "stop_sequence", "cancelled", "context_full", "error".
+CAIRN_API const char *cairn_stop_reason_text(cairn_stop_reason reason);
+
+/// One generated token, or (token -1) text that was held back and is certain at the end.
+typedef struct cairn_token_event {
+  int64_t index;  ///< of the token among the generated ones
+  int32_t token;
+  const char *text;  ///< whole UTF-8 characters that became certain with this token, often none; valid during the call
+  size_t text_bytes;
+} cairn_token_event;
+
+/// Receives events on the calling thread. Returning false ends the generation as cancelled.
+typedef bool (*cairn_token_fn)(void *user, const cairn_token_event *event);
+
+/// Receives one row of logits as f32: the prediction after the token at `position` of the sequence (prompt first, from 0).
+/// A status other than OK ends the call with it.
+typedef cairn_status (*cairn_logits_fn)(void *user, int64_t position, const float *row, int64_t vocab_size);
+
+/// Zero-initialise, then fill in. Everything is borrowed for the call.
+typedef struct cairn_generate_options {
+  // The prompt: exactly one of the three.
+  const int32_t *tokens;  ///< ids, used as they are
+  size_t n_tokens;
+  const char *text;
+  size_t text_bytes;
+  cairn_prompt_form form;    ///< of `text`
+  const char *conversation;  ///< as for cairn_llm_render
+  size_t conversation_bytes;
+
+  int64_t max_tokens;  ///< at most so many; negative = until the context is full
+  cairn_sampling sampling;
+
+  const char *const *stop;  ///< texts that end the generation; they and what follows are not given out
+  int n_stop;
+  const int32_t *stop_ids;  ///< further ids that end it
+  size_t n_stop_ids;
+  bool ignore_eos;           ///< the model's own stop ids do not end it (`stop` and `stop_ids` still do)
+  bool keep_special_tokens;  ///< special tokens are shown in the text
+
+  const int32_t *forced;  ///< these tokens are fed instead of sampled ones; nothing but their end, cancelling or a full context stops
+  size_t n_forced;
+  bool use_forced;  ///< `forced` counts even when empty
+
+  cairn_token_fn on_token;  ///< may be NULL
+  /// Rows of logits. Decode rows come one per token that was fed after the prompt. With `prefill_logits` also one for
+  /// every prompt token, for which the whole prompt is computed again. May be NULL.
+  cairn_logits_fn on_logits;
+  bool prefill_logits;
+  /// Asked between pieces of the prompt and between tokens; true ends the generation as cancelled. May be NULL.
+  bool (*should_cancel)(void *user);
+  void *user;  ///< for the callbacks
+} cairn_generate_options;
+
+/// What a generation gave. Owner: unique.
+typedef struct cairn_generation cairn_generation;
+
+typedef struct cairn_generation_info {
+  const int32_t *prompt_tokens;
+  size_t n_prompt_tokens;
+  const int32_t *tokens;  ///< generated or forced; the token that ended it included
+  size_t n_tokens;
+  const char *text;  ///< of the tokens, without stop tokens and stop texts; NUL-terminated, "" without a tokenizer
+  size_t text_bytes;
+  cairn_stop_reason stop_reason;
+  const char *stop_text;    ///< the stop text or stop token that matched, else ""
+  int64_t prefix_hit;       ///< prompt tokens that were not computed again
+  const char *prefix_note;  ///< why less was reused than the prompts have in common, else ""
+  const char *prompt_form;  ///< "tokens", "raw", "template"
+  uint64_t seed;            ///< used for sampling (0 for greedy)
+  double prefill_seconds;   ///< up to and with the choice of the first token
+  int64_t prefill_tokens;   ///< prompt tokens computed
+  double decode_seconds;
+  int64_t decode_tokens;  ///< tokens fed after the prompt
+} cairn_generation_info;
+
+/// Generates. One generation at a time per engine.
+/// Errors: INVALID_ARGUMENT, OUT_OF_RANGE (a token outside of the vocabulary, naming its place), CONTEXT_FULL (the prompt
+/// leaves no room), FAILED_PRECONDITION (text without a tokenizer), BUSY, and what running the model gives. When a run
+/// failed after the start, `*out_generation` holds what there was so far, with stop reason error; else it is NULL then.
+CAIRN_API cairn_status cairn_llm_generate(cairn_llm *llm, const cairn_generate_options *options, cairn_generation **out_generation);
+CAIRN_API void cairn_generation_get(const cairn_generation *generation, cairn_generation_info *out_info);
+CAIRN_API void cairn_generation_destroy(cairn_generation *generation);
+
+/// Ends the generation that is going on as cancelled, at the next token or piece of the prompt. Nothing happens when
+/// there is none. Thread: safe.
+CAIRN_API void cairn_llm_cancel(cairn_llm *llm);
+
+/// The tokens of a prompt as cairn_llm_generate would use them (only the prompt fields are read). Writes up to `capacity`
+/// ids and stores the full count. Thread: safe.
+CAIRN_API cairn_status cairn_llm_encode_prompt(const cairn_llm *llm, const cairn_generate_options *options, int32_t *out_ids,
+                                               size_t capacity, size_t *out_count);
+
+// --- one step at a time ---------------------------------------------------------------------------------------------
+
+/// Tokens the engine's state stands for, and which. Owner: borrowed until the next call on the engine.
+CAIRN_API const int32_t *cairn_llm_history(const cairn_llm *llm, int64_t *out_n);
+
+typedef struct cairn_forward_options {
+  const int32_t *tokens;  ///< fed after those of the history
+  size_t n_tokens;
+  /// Position of every token of the sequence, history included. NULL = made by the engine. A vector that is not
+  /// 0, 1, …, history + n_tokens - 1 is refused: it would write wrong rows of the cache.
+  const int32_t *positions;
+  size_t n_positions;
+  bool all_rows;              ///< a row for every token instead of the last only
+  cairn_logits_fn on_logits;  ///< may be NULL
+  void *user;
+} cairn_forward_options;
+
+/// Feeds tokens. Long inputs are run in pieces. Errors: INVALID_ARGUMENT (positions; no tokens), OUT_OF_RANGE (a token),
+/// CONTEXT_FULL (before anything is run), BUSY, and what running the model gives.
+CAIRN_API cairn_status cairn_llm_forward(cairn_llm *llm, const cairn_forward_options *options);
+
+/// Cuts the sequence back to its first `n` tokens; 0 forgets everything and zeroes the states.
+/// Errors: OUT_OF_RANGE ("reset to N is out of range [0, P]"), UNSUPPORTED (0 < n < P and a state cannot be cut back), BUSY.
+CAIRN_API cairn_status cairn_llm_reset(cairn_llm *llm, int64_t n);
+
+/// Runs `n_tokens` dummy tokens and forgets them, so that the first real call finds everything prepared.
+CAIRN_API cairn_status cairn_llm_warm_up(cairn_llm *llm, int64_t n_tokens);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,124 @@
+/// Feeding tokens in pieces, and going back to an earlier point of the sequence.
+#include <string.h>
+
+#include "engines/llm/internal.h"
+#include "engines/llm/logits.h"
+
+cairn_status crn_llm_check_tokens(const cairn_llm *llm, const char *what, const int32_t *tokens, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    if (tokens[i] < 0 || tokens[i] >= llm->contract.vocab_size) {
+      return CRN_FAIL(OUT_OF_RANGE, "%s token %zu is %d; the vocabulary has the ids 0 to %lld", what, i, tokens[i],
+                      (long long)llm->contract.vocab_size - 1);
+    }
+  }
+  return CAIRN_OK;
+}
+
+// Gives out the rows of one run. The last row stays in runner.row.
+static cairn_status give_rows(cairn_llm *llm, const crn_llm_feed *feed, const cairn_ndarray *logits, int64_t first, int64_t n,
+                              bool is_last) {
+  int64_t vocab = llm->contract.vocab_size, rows = llm->contract.last_row_only ? 1 : n;
+  size_t row_bytes = (size_t)vocab * cairn_dtype_bytes(cairn_ndarray_dtype(logits));
+  const char *data = cairn_ndarray_data(logits);
+  if (feed->all_rows && feed->on_logits && rows < n) {
+    return CRN_FAIL(UNSUPPORTED, "the model gives logits of the last token only; feed one token at a time to have them all");
+  }
+  for (int64_t i = feed->all_rows && feed->on_logits ? 0 : rows - 1; i < rows; i++) {
+    bool is_wanted = feed->all_rows || (is_last && i == rows - 1);
+    if (!is_wanted) continue;
+    crn_logits_widen(cairn_ndarray_dtype(logits), data + (size_t)i * row_bytes, llm->runner.row, vocab);
+    if (feed->on_logits) CRN_TRY(feed->on_logits(feed->user, first + n - rows + i, llm->runner.row, vocab));
+  }
+  return CAIRN_OK;
+}
+
+// Makes room for `n` tokens everywhere before anything is run.
+static cairn_status reserve(cairn_llm *llm, int64_t n) {
+  int64_t total = llm->history.n + n;
+  if (total > llm->model_context) {
+    return CRN_FAIL(CONTEXT_FULL, "context length exceeded: %lld tokens are held and %lld more were given, the model takes %lld",
+                    (long long)llm->history.n, (long long)n, (long long)llm->model_context);
+  }
+  CRN_TRY(crn_llm_states_reserve(&llm->states, total, llm->history.n));
+  // Growing along with the cache, these never allocate in between.
+  CRN_TRY(crn_history_reserve(&llm->history, llm->states.capacity));
+  return crn_llm_runner_reserve(&llm->runner, llm->states.capacity);
+}
+
+static cairn_status run_piece(cairn_llm *llm, const crn_llm_feed *feed, int64_t at, int64_t n) {
+  const cairn_ndarray *logits;
+  int64_t first = llm->history.n;
+  cairn_status status = crn_llm_runner_run(&llm->runner, &llm->states, first, feed->tokens + at, n, &logits);
+  if (status != CAIRN_OK) {
+    llm->is_dirty = true;
+    return status;
+  }
+  CRN_TRY(crn_history_append(&llm->history, feed->tokens + at, n));
+  return give_rows(llm, feed, logits, first, n, at + n == feed->n);
+}
+
+cairn_status crn_llm_run_tokens(cairn_llm *llm, const crn_llm_feed *feed, bool *out_stopped) {
+  if (out_stopped) *out_stopped = false;
+  CRN_TRY(reserve(llm, feed->n));
+  const int64_t piece = llm->contract.one_token ? 1 : feed->n > llm->threshold ? llm->chunk : feed->n;
+  for (int64_t at = 0; at < feed->n; at += piece) {
+    if (feed->should_stop && feed->should_stop(feed->stop_user)) {
+      *out_stopped = true;
+      return CAIRN_OK;
+    }
+    CRN_TRY(run_piece(llm, feed, at, piece < feed->n - at ? piece : feed->n - at));
+  }
+  crn_llm_runner_trim(&llm->runner);
+  return CAIRN_OK;
+}
+
+// --- going back -----------------------------------------------------------------------------------------------------
+
+static cairn_status forget(cairn_llm *llm) {
+  CRN_TRY(crn_llm_states_zero(&llm->states));
+  crn_history_truncate(&llm->history, 0);
+  llm->is_dirty = false;
+  return CAIRN_OK;
+}
+
+cairn_status crn_llm_cut(cairn_llm *llm, int64_t n) {
+  int64_t held = llm->history.n;
+  if (n < 0 || n > held) return CRN_FAIL(OUT_OF_RANGE, "reset to %lld is out of range [0, %lld]", (long long)n, (long long)held);
+  if (n == 0) return forget(llm);
+  if (llm->is_dirty)
+    return CRN_FAIL(FAILED_PRECONDITION, "a run failed before, so the states hold no known tokens: only a reset to 0 is possible");
+  if (n < held && !crn_llm_can_cut(&llm->contract, held)) {
+    return CRN_FAIL(UNSUPPORTED, "the model keeps a running state that cannot be cut back: reset to 0 and feed the first %lld tokens again",
+                    (long long)n);
+  }
+  crn_history_truncate(&llm->history, n);
+  return CAIRN_OK;
+}
+
+cairn_status crn_llm_resolve_prefix(cairn_llm *llm, const int32_t *tokens, int64_t n, bool keep, int64_t *out_kept, const char **out_note) {
+  *out_kept = 0;
+  *out_note = "";
+  int64_t common = crn_history_common_prefix(&llm->history, tokens, n);
+  // One token at least must be fed: its run gives the logits of what follows.
+  int64_t wanted = common < n - 1 ? common : n - 1;
+  if (llm->is_dirty) {
+    *out_note = "an earlier run failed, so the states were zeroed";
+    return forget(llm);
+  }
+  if (!keep) {
+    if (common) *out_note = "logits of the whole prompt were asked for";
+    wanted = 0;
+  }
+  if (wanted == llm->history.n) {
+    *out_kept = wanted;
+    return CAIRN_OK;
+  }
+  if (!crn_llm_can_cut(&llm->contract, llm->history.n)) {
+    if (wanted) *out_note = "the model keeps a state that cannot be cut back";
+    return forget(llm);
+  }
+  // Rows behind the new end are written again before they are read, so nothing needs to be zeroed.
+  crn_history_truncate(&llm->history, wanted);
+  *out_kept = wanted;
+  return CAIRN_OK;
+}

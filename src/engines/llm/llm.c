@@ -1,0 +1,385 @@
+/// The public object: opening, describing, single steps.
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "engines/llm/internal.h"
+
+enum { DEFAULT_CHUNK = 512, DEFAULT_THRESHOLD = 1024, ASSUMED_CONTEXT = 4096 };
+
+static double seconds_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+// --- decisions ------------------------------------------------------------------------------------------------------
+
+cairn_status crn_llm_decide(cairn_llm *llm, const char *what, const char *chosen, const char *why, ...) {
+  cairn_llm_decision d = {.what = what};
+  crn_str text;
+  va_list args;
+  crn_str_initialize(&text, &llm->context->allocator);
+  va_start(args, why);
+  cairn_status status = crn_str_vprintf(&text, why, args);
+  va_end(args);
+  if (status == CAIRN_OK) status = crn_arena_strndup(&llm->arena, text.data, text.size, &d.why);
+  if (status == CAIRN_OK) status = crn_arena_strndup(&llm->arena, chosen, strlen(chosen), &d.chosen);
+  if (status == CAIRN_OK) status = crn_vec_push(&llm->context->allocator, &llm->decisions, d);
+  if (status == CAIRN_OK) crn_log(llm->context, CAIRN_LOG_INFO, "%s: %s (%s)", what, d.chosen, d.why);
+  crn_str_deinitialize(&text);
+  return status;
+}
+
+static cairn_status decide_number(cairn_llm *llm, const char *what, int64_t n, const char *why) {
+  char text[32];
+  snprintf(text, sizeof text, "%lld", (long long)n);
+  return crn_llm_decide(llm, what, text, "%s", why);
+}
+
+// --- options --------------------------------------------------------------------------------------------------------
+
+// Checks the name of the engine. `*out_auto` tells whether the choice is ours.
+static cairn_status check_engine(const char *name, bool *out_auto) {
+  static const char *const kLater[] = {"pipelined", "coreai-pipelined", "static-shape"};
+  *out_auto = !name || strcmp(name, "auto") == 0 || strcmp(name, "default") == 0;
+  if (*out_auto || strcmp(name, "sequential") == 0 || strcmp(name, "coreai-sequential") == 0) return CAIRN_OK;
+  for (size_t i = 0; i < sizeof kLater / sizeof *kLater; i++) {
+    if (strcmp(name, kLater[i]) == 0) return CRN_FAIL(UNSUPPORTED, "engine '%s' is not in this build; available: auto, sequential", name);
+  }
+  return CRN_FAIL(INVALID_ARGUMENT, "unknown engine '%s'; valid: auto, sequential, pipelined, static-shape", name);
+}
+
+static cairn_status check_options(const cairn_llm_options *o) {
+  if (o->kv_capacity < 0) return CRN_FAIL(INVALID_ARGUMENT, "kv_capacity is %lld, 0 (default) or more expected", (long long)o->kv_capacity);
+  if (o->prefill_chunk < 0)
+    return CRN_FAIL(INVALID_ARGUMENT, "prefill_chunk is %lld, 0 (default) or more expected", (long long)o->prefill_chunk);
+  if (o->max_context < 0 || o->max_context > INT32_MAX) {
+    return CRN_FAIL(INVALID_ARGUMENT, "max_context is %lld, 0 (default) to %d expected", (long long)o->max_context, INT32_MAX);
+  }
+  return CAIRN_OK;
+}
+
+// A positive number of an environment variable; 0 for anything else.
+static int64_t positive_from_environment(const char *name) {
+  const char *text = getenv(name);
+  char *end;
+  long long n = text && *text ? strtoll(text, &end, 10) : 0;
+  return text && *text && !*end && n > 0 && n <= INT32_MAX ? n : 0;
+}
+
+static void choose_pieces(cairn_llm *llm, const cairn_llm_options *o) {
+  if (o->prefill_chunk) {
+    llm->chunk = llm->threshold = o->prefill_chunk;
+    return;
+  }
+  int64_t n = positive_from_environment("CAIRN_CHUNK_THRESHOLD");
+  if (!n) n = positive_from_environment("COREAI_CHUNK_THRESHOLD");
+  llm->threshold = n ? n : DEFAULT_THRESHOLD;
+  llm->chunk = llm->threshold < DEFAULT_CHUNK ? llm->threshold : DEFAULT_CHUNK;
+}
+
+// --- opening --------------------------------------------------------------------------------------------------------
+
+static cairn_status check_structure(const cairn_llm *llm, bool is_auto) {
+  enum { MAX_NAMES = 256 };
+  const char *names[MAX_NAMES];
+  int n = cairn_model_function_count(llm->source.model);
+  if (n > MAX_NAMES) n = MAX_NAMES;
+  for (int i = 0; i < n; i++) names[i] = cairn_model_function_info(llm->source.model, i)->name;
+  crn_llm_structure structure = crn_llm_structure_of(names, n);
+  if (structure == CRN_LLM_STATIC_SHAPE && is_auto) {
+    return CRN_FAIL(UNSUPPORTED,
+                    "the model has fixed shapes (functions extend_*): it needs the engine 'static-shape', which is not in this build");
+  }
+  if (structure == CRN_LLM_STATIC_SHAPE) {
+    return CRN_FAIL(INCOMPATIBLE,
+                    "engine 'sequential' needs a dynamic model; this one has fixed shapes (functions extend_*) and needs 'static-shape'");
+  }
+  if (structure == CRN_LLM_SEGMENTER)
+    return CRN_FAIL(INCOMPATIBLE, "the model is a segmenter (image_encode, text_encode, detect), not a language model");
+  return CAIRN_OK;
+}
+
+// The function the metadata names, else "main", else the only one there is.
+static cairn_status open_function(cairn_llm *llm) {
+  const char *name = llm->source.function;
+  if (!name) {
+    int n = cairn_model_function_count(llm->source.model);
+    name = "main";
+    const char *only = n == 1 ? cairn_model_function_info(llm->source.model, 0)->name : name;
+    if (strcmp(only, name) != 0) {
+      name = only;
+      CRN_TRY(crn_llm_decide(llm, "function", name, "it is the only one"));
+    }
+  }
+  return cairn_model_function(llm->source.model, name, &llm->function);
+}
+
+static cairn_status check_vocabulary(const cairn_llm *llm, const cairn_llm_options *o) {
+  int64_t told = llm->source.vocab_size, real = llm->contract.vocab_size;
+  if (!told || told == real) return CAIRN_OK;
+  if (o->allow_vocab_mismatch) {
+    CRN_WARN(llm->context, "vocab_size is %lld in the metadata, but the logits have %lld values", (long long)told, (long long)real);
+    return CAIRN_OK;
+  }
+  return CRN_FAIL(INCOMPATIBLE, "vocab_size is %lld in the metadata, but the logits have %lld values: tokens would have the wrong meaning",
+                  (long long)told, (long long)real);
+}
+
+static cairn_status choose_context(cairn_llm *llm, const cairn_llm_options *o) {
+  int64_t told = llm->source.context_length, rows = llm->contract.has_dynamic_kv ? 0 : llm->contract.fixed_rows;
+  if (o->max_context) {
+    int64_t most = told ? told : rows;
+    if (most && o->max_context > most) {
+      return CRN_FAIL(INVALID_ARGUMENT, "max_context %lld is more than the %lld tokens the model takes", (long long)o->max_context,
+                      (long long)most);
+    }
+    llm->model_context = o->max_context;
+    return CAIRN_OK;
+  }
+  if (told) {
+    llm->model_context = told;
+    return CAIRN_OK;
+  }
+  if (rows) {
+    llm->model_context = rows;
+    return decide_number(llm, "max_context", rows, "the cache of the model has so many rows");
+  }
+  llm->model_context = ASSUMED_CONTEXT;
+  return decide_number(llm, "max_context", ASSUMED_CONTEXT, "assumed: neither metadata nor cache tell; give max_context for more");
+}
+
+static cairn_status open_states(cairn_llm *llm, const cairn_llm_options *o) {
+  crn_llm_states_options states = {.capacity = o->kv_capacity, .max_context = llm->model_context};
+  CRN_TRY(crn_llm_kv_parse(o->kv, &states.strategy));
+  CRN_TRY(crn_llm_states_initialize(&llm->states, llm->context, &llm->contract, &states));
+  llm->max_context = llm->states.limit;
+  const char *chosen = crn_llm_kv_text(llm->states.strategy);
+  if (states.strategy == CRN_LLM_KV_AUTO) {
+    CRN_TRY(crn_llm_decide(llm, "kv", chosen, llm->contract.has_dynamic_kv ? "the cache has a dynamic dim" : "the cache has a fixed size"));
+  }
+  if (llm->max_context < llm->model_context) {
+    CRN_TRY(decide_number(llm, "max_context", llm->max_context, "the cache has no more rows"));
+  }
+  if (o->kv_capacity > llm->states.capacity) {
+    CRN_TRY(decide_number(llm, "kv_capacity", llm->states.capacity, "the model takes no more tokens"));
+  }
+  for (int i = 0; llm->contract.n_states > 2 && i < llm->contract.n_states; i++) {
+    const crn_llm_state *s = &llm->contract.states[i];
+    CRN_TRY(crn_llm_decide(llm, "state", cairn_state_kind_text(s->kind), "kind of '%s'", s->descriptor->name));
+  }
+  return CAIRN_OK;
+}
+
+static cairn_status open_text(cairn_llm *llm, const char *tokenizer) {
+  crn_llm_text_initialize(&llm->text, llm->context);
+  const crn_llm_source *s = &llm->source;
+  int64_t vocab = llm->contract.vocab_size;
+  if (tokenizer) {
+    CRN_TRY(crn_llm_text_load(&llm->text, tokenizer, NULL, vocab));
+  } else if (s->bundle) {
+    CRN_TRY(crn_llm_text_load_bundle(&llm->text, s->bundle, s->language.tokenizer, s->language.embedded_tokenizer, vocab));
+  } else if (strcmp(s->kind, "aimodel") == 0) {
+    CRN_TRY(crn_str_puts(&llm->text.no_tokenizer, "a bare asset carries none"));
+  } else {
+    CRN_TRY(crn_llm_text_take(&llm->text, &s->parts));
+  }
+  if (!llm->text.tokenizer) {
+    CRN_WARN(llm->context, "no tokenizer: %s", llm->text.no_tokenizer.data);
+    return crn_llm_decide(llm, "tokenizer", "none", "%s", llm->text.no_tokenizer.data);
+  }
+  if (!llm->text.chat_template) {
+    CRN_WARN(llm->context, "no chat template: %s", llm->text.no_template.data);
+    CRN_TRY(crn_llm_decide(llm, "template", "none", "%s", llm->text.no_template.data));
+  }
+  if (!llm->text.stop_ids.size) {
+    CRN_WARN(llm->context, "no token is known that ends a generation: it goes on to max_tokens or the end of the context");
+    CRN_TRY(crn_llm_decide(llm, "stop_ids", "none", "neither tokenizer, template nor generation_config.json tell"));
+  }
+  return CAIRN_OK;
+}
+
+static cairn_status open_all(cairn_llm *llm, const cairn_llm_options *o, crn_llm_opener open, void *user) {
+  bool is_auto;
+  crn_llm_kv kv;
+  // What was asked for is checked before anything large is read.
+  CRN_TRY(check_engine(o->engine, &is_auto));
+  CRN_TRY(crn_llm_kv_parse(o->kv, &kv));
+  CRN_TRY(check_options(o));
+  choose_pieces(llm, o);
+  CRN_TRY(open(user, llm->context, o->model, &llm->arena, &llm->source));
+  CRN_TRY(check_structure(llm, is_auto));
+  CRN_TRY(open_function(llm));
+  const cairn_function_info *info = cairn_function_describe(llm->function);
+  CRN_TRY(crn_llm_contract_read(info, llm->source.bundle, &llm->contract));
+  CRN_TRY(check_vocabulary(llm, o));
+  if (is_auto) CRN_TRY(crn_llm_decide(llm, "engine", "sequential", "the model takes any number of tokens"));
+  CRN_TRY(choose_context(llm, o));
+  CRN_TRY(open_states(llm, o));
+  CRN_TRY(crn_llm_runner_initialize(&llm->runner, llm->context, llm->function, &llm->contract));
+  return open_text(llm, o->tokenizer);
+}
+
+cairn_status crn_llm_open_with(cairn_context *context, const cairn_llm_options *options, crn_llm_opener open, void *user,
+                               cairn_llm **out_llm) {
+  static const cairn_llm_options kDefaults = {0};
+  cairn_llm *llm;
+  double start = seconds_now();
+  *out_llm = NULL;
+  CRN_TRY(crn_alloc_zero(&context->allocator, sizeof *llm, &llm));
+  cairn_context_retain(context);
+  llm->context = context;
+  crn_arena_initialize(&llm->arena, &context->allocator);
+  crn_history_initialize(&llm->history, &context->allocator);
+  atomic_init(&llm->is_busy, false);
+  atomic_init(&llm->is_cancelled, false);
+  cairn_status status = open_all(llm, options ? options : &kDefaults, open, user);
+  if (status != CAIRN_OK) {
+    cairn_llm_close(llm);
+    return status;
+  }
+  llm->load_seconds = seconds_now() - start;
+  *out_llm = llm;
+  return CAIRN_OK;
+}
+
+static cairn_status open_path(void *user, cairn_context *context, const cairn_model_options *options, crn_arena *arena,
+                              crn_llm_source *out_source) {
+  return crn_llm_source_open(context, user, options, arena, out_source);
+}
+
+cairn_status cairn_llm_open(cairn_context *context, const char *path, const cairn_llm_options *options, cairn_llm **out_llm) {
+  return crn_llm_open_with(context, options, open_path, (void *)path, out_llm);
+}
+
+void cairn_llm_close(cairn_llm *llm) {
+  if (!llm) return;
+  cairn_context *context = llm->context;
+  crn_llm_text_deinitialize(&llm->text);
+  crn_llm_runner_deinitialize(&llm->runner);
+  crn_llm_states_deinitialize(&llm->states);
+  crn_history_deinitialize(&llm->history);
+  if (llm->function) cairn_function_release(llm->function);
+  crn_llm_source_release(&llm->source);
+  crn_vec_free(&context->allocator, &llm->decisions);
+  crn_arena_deinitialize(&llm->arena);
+  crn_free(&context->allocator, llm, sizeof *llm);
+  cairn_context_release(context);
+}
+
+// --- description ----------------------------------------------------------------------------------------------------
+
+void cairn_llm_describe(const cairn_llm *llm, cairn_llm_info *out_info) {
+  *out_info = (cairn_llm_info){.name = llm->source.name,
+                               .source = llm->source.kind,
+                               .engine = "sequential",
+                               .precision = "exact",
+                               .kv_strategy = crn_llm_kv_text(llm->states.strategy),
+                               .kv_capacity = llm->states.capacity,
+                               .kv_limit = llm->states.limit,
+                               .kv_bytes = llm->states.bytes,
+                               .kv_dtype = llm->contract.states[0].descriptor->dtype,
+                               .logits_dtype = llm->contract.logits->dtype,
+                               .vocab_size = llm->contract.vocab_size,
+                               .max_context = llm->max_context,
+                               .prefill_chunk = llm->contract.one_token ? 1 : llm->chunk,
+                               .prefill_threshold = llm->contract.one_token ? 1 : llm->threshold,
+                               .hybrid = llm->contract.hybrid,
+                               .load_seconds = llm->load_seconds,
+                               .n_decisions = (int)llm->decisions.size,
+                               .decisions = llm->decisions.items};
+}
+
+cairn_tokenizer *cairn_llm_tokenizer(const cairn_llm *llm) { return llm->text.tokenizer; }
+cairn_status cairn_llm_has_text(const cairn_llm *llm) { return crn_llm_text_need_tokenizer(&llm->text); }
+
+cairn_status cairn_llm_has_template(const cairn_llm *llm) {
+  CRN_TRY(crn_llm_text_need_tokenizer(&llm->text));
+  return crn_llm_text_need_template(&llm->text);
+}
+
+const int32_t *cairn_llm_stop_ids(const cairn_llm *llm, size_t *out_n) {
+  *out_n = llm->text.stop_ids.size;
+  return llm->text.stop_ids.items;
+}
+
+const int32_t *cairn_llm_history(const cairn_llm *llm, int64_t *out_n) {
+  *out_n = llm->history.n;
+  return llm->history.tokens;
+}
+
+// --- single steps ---------------------------------------------------------------------------------------------------
+
+cairn_status crn_llm_acquire(cairn_llm *llm) {
+  bool expected = false;
+  if (atomic_compare_exchange_strong(&llm->is_busy, &expected, true)) return CAIRN_OK;
+  return CRN_FAIL(BUSY, "the engine is in use by another call");
+}
+
+void crn_llm_yield(cairn_llm *llm) { atomic_store(&llm->is_busy, false); }
+
+void cairn_llm_cancel(cairn_llm *llm) {
+  if (atomic_load(&llm->is_busy)) atomic_store(&llm->is_cancelled, true);
+}
+
+// Both kinds of producers read the whole vector in their own way, and both are right only for 0, 1, …, P - 1.
+static cairn_status check_positions(const cairn_llm *llm, const cairn_forward_options *o) {
+  if (!o->positions) return CAIRN_OK;
+  int64_t total = llm->history.n + (int64_t)o->n_tokens;
+  if ((int64_t)o->n_positions != total) {
+    return CRN_FAIL(INVALID_ARGUMENT, "positions: %zu given for a sequence of %lld tokens (%lld held and %zu new)", o->n_positions,
+                    (long long)total, (long long)llm->history.n, o->n_tokens);
+  }
+  for (int64_t i = 0; i < total; i++) {
+    if (o->positions[i] == i) continue;
+    return CRN_FAIL(INVALID_ARGUMENT, "positions: entry %lld is %d; they must be 0 to %lld in order", (long long)i, o->positions[i],
+                    (long long)total - 1);
+  }
+  return CAIRN_OK;
+}
+
+static cairn_status forward(cairn_llm *llm, const cairn_forward_options *o) {
+  if (!o->tokens || !o->n_tokens) return CRN_FAIL(INVALID_ARGUMENT, "no tokens to process");
+  if (llm->is_dirty) return CRN_FAIL(FAILED_PRECONDITION, "a run failed before, so the states hold no known tokens: reset to 0 first");
+  CRN_TRY(crn_llm_check_tokens(llm, "input", o->tokens, o->n_tokens));
+  CRN_TRY(check_positions(llm, o));
+  const crn_llm_feed feed = {
+      .tokens = o->tokens, .n = (int64_t)o->n_tokens, .all_rows = o->all_rows, .on_logits = o->on_logits, .user = o->user};
+  return crn_llm_run_tokens(llm, &feed, NULL);
+}
+
+cairn_status cairn_llm_forward(cairn_llm *llm, const cairn_forward_options *options) {
+  CRN_TRY(crn_llm_acquire(llm));
+  cairn_status status = forward(llm, options);
+  crn_llm_yield(llm);
+  return status;
+}
+
+cairn_status cairn_llm_reset(cairn_llm *llm, int64_t n) {
+  CRN_TRY(crn_llm_acquire(llm));
+  cairn_status status = crn_llm_cut(llm, n);
+  crn_llm_yield(llm);
+  return status;
+}
+
+cairn_status cairn_llm_warm_up(cairn_llm *llm, int64_t n_tokens) {
+  if (n_tokens < 1 || n_tokens > llm->max_context) {
+    return CRN_FAIL(INVALID_ARGUMENT, "a warm-up of %lld tokens; 1 to %lld expected", (long long)n_tokens, (long long)llm->max_context);
+  }
+  int32_t *tokens;
+  CRN_TRY(crn_alloc_array(&llm->context->allocator, (size_t)n_tokens, sizeof *tokens, &tokens));
+  cairn_status status = crn_llm_acquire(llm);
+  if (status == CAIRN_OK) {
+    status = crn_llm_cut(llm, 0);
+    const crn_llm_feed feed = {.tokens = tokens, .n = n_tokens};
+    if (status == CAIRN_OK) status = crn_llm_run_tokens(llm, &feed, NULL);
+    // Whatever happened, nothing of the dummy tokens may stay.
+    cairn_status after = crn_llm_cut(llm, 0);
+    if (status == CAIRN_OK) status = after;
+    crn_llm_yield(llm);
+  }
+  crn_free(&llm->context->allocator, tokens, (size_t)n_tokens * sizeof *tokens);
+  return status;
+}

@@ -1,0 +1,14 @@
+/// Rows of logits as f32, and the largest of a row.
+#ifndef CRN_ENGINES_LLM_LOGITS_H
+#define CRN_ENGINES_LLM_LOGITS_H
+
+#include "cairn/ndarray.h"
+
+/// Widens `n` values of type f16, bf16 or f32 (exact).
+void crn_logits_widen(cairn_dtype dtype, const void *source, float *target, int64_t n);
+
+/// The first index of the largest value, NaN left out; 0 when nothing is larger than -inf. `*out_best` (may be NULL) is
+/// that value, -inf when there is none.
+int32_t crn_logits_argmax(const float *row, int64_t n, float *out_best);
+
+#endif

@@ -1,0 +1,147 @@
+/// Opening whatever a path names: a bundle, a bare asset, or a file an importer reads. The only file of the engines that
+/// sees the importers and the executor's way to run what they build.
+#include <limits.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/file.h"
+#include "engines/llm/bundle_internal.h"
+#include "engines/llm/internal.h"
+#include "execute/model.h"
+#include "import/registry.h"
+
+static bool has_extension(const char *path, size_t n, const char *extension) {
+  size_t m = strlen(extension);
+  return n >= m && strncasecmp(path + n - m, extension, m) == 0;
+}
+
+static cairn_status no_compiled_assets(const char *path) {
+  return CRN_FAIL(UNSUPPORTED, "'%s' was compiled ahead of time, which this build cannot run: the `.aimodel` it was made from is needed",
+                  path);
+}
+
+// The last part of a path without its extension.
+static cairn_status name_of(const char *path, size_t n, crn_arena *arena, const char **out_name) {
+  const char *slash = memrchr(path, '/', n), *start = slash ? slash + 1 : path;
+  const char *dot = memrchr(start, '.', n - (size_t)(start - path));
+  return crn_arena_strndup(arena, start, dot && dot > start ? (size_t)(dot - start) : n - (size_t)(start - path), out_name);
+}
+
+// --- bundles --------------------------------------------------------------------------------------------------------
+
+static cairn_status check_kind(const cairn_bundle *bundle) {
+  cairn_bundle_vision vision;
+  if (cairn_bundle_get_kind(bundle) != CAIRN_BUNDLE_VLM) return CAIRN_OK;
+  CRN_TRY(cairn_bundle_get_vision(bundle, &vision));
+  return CRN_FAIL(UNSUPPORTED, "%s is a bundle of kind vlm: it needs the vision-language engine, which is not in this build",
+                  cairn_bundle_path(bundle));
+}
+
+static cairn_status open_bundle(cairn_context *context, const char *path, const cairn_model_options *options, crn_llm_source *s) {
+  char asset[PATH_MAX];
+  size_t bytes;
+  s->kind = "bundle";
+  CRN_TRY(cairn_bundle_open(context, path, &s->bundle));
+  s->name = cairn_bundle_name(s->bundle);
+  CRN_TRY(cairn_bundle_get_language(s->bundle, &s->language));
+  s->context_length = s->language.max_context_length;
+  s->vocab_size = s->language.vocab_size;
+  if (cairn_bundle_has_function(s->bundle, "main")) s->function = cairn_bundle_function(s->bundle, "main");
+  CRN_TRY(cairn_bundle_asset_path(s->bundle, "main", asset, sizeof asset, &bytes));
+  if (bytes >= sizeof asset)
+    return CRN_FAIL(INVALID_ARGUMENT, "the path of the asset has %zu bytes, at most %zu are possible", bytes, sizeof asset - 1);
+  CRN_TRY(check_kind(s->bundle));
+  if (has_extension(asset, bytes, ".aimodelc")) return no_compiled_assets(asset);
+  return cairn_model_load(context, asset, options, &s->model);
+}
+
+// --- imported files -------------------------------------------------------------------------------------------------
+
+static cairn_status take_parts(crn_arena *arena, crn_imported_model *m, crn_llm_source *s) {
+  int32_t *ids;
+  s->context_length = m->context_length;
+  s->vocab_size = m->vocab_size;
+  s->parts = (crn_llm_text_parts){.bos_id = m->bos_id, .eos_id = m->eos_id, .vocab_size = m->vocab_size};
+  if (m->name && *m->name) CRN_TRY(crn_arena_strndup(arena, m->name, strlen(m->name), &s->name));
+  if (m->chat_template) CRN_TRY(crn_arena_strndup(arena, m->chat_template, strlen(m->chat_template), &s->parts.chat_template));
+  CRN_TRY(crn_arena_array(arena, m->n_eos_ids, sizeof *ids, &ids));
+  if (m->n_eos_ids) memcpy(ids, m->eos_ids, m->n_eos_ids * sizeof *ids);
+  s->parts.stop_ids = ids;
+  s->parts.n_stop_ids = m->n_eos_ids;
+  s->parts.tokenizer = m->tokenizer;  // taken over
+  m->tokenizer = NULL;
+  return CAIRN_OK;
+}
+
+static cairn_status open_imported(cairn_context *context, const char *path, const crn_importer *importer,
+                                  const cairn_model_options *options, crn_arena *arena, crn_llm_source *s) {
+  crn_imported_model imported = {0};
+  s->kind = importer->name;
+  cairn_status status;
+  CRN_TRY_GOTO(importer->import(context, path, &imported));
+  crn_program *program = imported.program;
+  imported.program = NULL;
+  CRN_TRY_GOTO(crn_model_create_from_program(context, program, options, &s->model));
+  CRN_TRY_GOTO(take_parts(arena, &imported, s));
+done:
+  crn_imported_model_destroy(&imported);
+  return status;
+}
+
+// --- which it is ----------------------------------------------------------------------------------------------------
+
+static bool holds(crn_str *room, const char *folder, const char *file, cairn_status *status) {
+  if (*status == CAIRN_OK) *status = crn_path_join(room, folder, file);
+  return *status == CAIRN_OK && crn_file_exists(room->data);
+}
+
+static cairn_status open_kind(cairn_context *context, crn_str *path, const cairn_model_options *options, crn_arena *arena,
+                              crn_llm_source *s) {
+  const crn_importer *importer = NULL;
+  crn_str room;
+  crn_str_initialize(&room, &context->allocator);
+  cairn_status status = CAIRN_OK;
+  bool is_bundle = holds(&room, path->data, "metadata.json", &status), is_asset = holds(&room, path->data, "main.mlirb", &status);
+  crn_str_deinitialize(&room);
+  CRN_TRY(status);
+  // An asset has a metadata.json of its own, so its extension and its program decide first.
+  if (has_extension(path->data, path->size, ".aimodelc")) return no_compiled_assets(path->data);
+  if (is_asset || has_extension(path->data, path->size, ".aimodel") || has_extension(path->data, path->size, ".mlirb")) {
+    s->kind = "aimodel";
+    return cairn_model_load(context, path->data, options, &s->model);
+  }
+  if (is_bundle) return open_bundle(context, path->data, options, s);
+  CRN_TRY(crn_importer_find(path->data, &importer));
+  if (importer) return open_imported(context, path->data, importer, options, arena, s);
+  if (crn_is_directory(path->data)) return open_bundle(context, path->data, options, s);  // says what a bundle lacks
+  return CRN_FAIL(UNSUPPORTED, "'%s' is no model this build knows: expected a bundle folder, an `.aimodel` folder or a GGUF file",
+                  path->data);
+}
+
+cairn_status crn_llm_source_open(cairn_context *context, const char *path, const cairn_model_options *options, crn_arena *arena,
+                                 crn_llm_source *out_source) {
+  crn_str expanded;
+  *out_source = (crn_llm_source){.kind = "", .parts = {.bos_id = -1, .eos_id = -1}};
+  if (!path || !*path) return CRN_FAIL(INVALID_ARGUMENT, "the path of a model is empty");
+  crn_str_initialize(&expanded, &context->allocator);
+  cairn_status status;
+  CRN_TRY_GOTO(crn_path_expand(&expanded, path));
+  while (expanded.size > 1 && expanded.data[expanded.size - 1] == '/') expanded.data[--expanded.size] = 0;
+  CRN_TRY_GOTO(name_of(expanded.data, expanded.size, arena, &out_source->name));
+  if (!crn_file_exists(expanded.data)) {
+    status = CRN_FAIL(NOT_FOUND, "model not found at %s", expanded.data);
+    goto done;
+  }
+  CRN_TRY_GOTO(open_kind(context, &expanded, options, arena, out_source));
+done:
+  crn_str_deinitialize(&expanded);
+  if (status != CAIRN_OK) crn_llm_source_release(out_source);
+  return status;
+}
+
+void crn_llm_source_release(crn_llm_source *source) {
+  if (source->model) cairn_model_release(source->model);
+  cairn_bundle_release(source->bundle);
+  cairn_tokenizer_release(source->parts.tokenizer);
+  *source = (crn_llm_source){0};
+}

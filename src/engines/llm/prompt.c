@@ -1,0 +1,91 @@
+/// From the three ways to give a prompt to token ids.
+#include <string.h>
+
+#include "base/log.h"
+#include "engines/llm/internal.h"
+
+static void give_bytes(const crn_str *text, char *out_text, size_t capacity, size_t *out_bytes) {
+  size_t n = text->size < capacity ? text->size : capacity;
+  if (n) memcpy(out_text, text->data, n);
+  *out_bytes = text->size;
+}
+
+cairn_status cairn_llm_render(const cairn_llm *llm, const char *conversation_json, size_t bytes, char *out_text, size_t capacity,
+                              size_t *out_bytes) {
+  crn_str rendered;
+  *out_bytes = 0;
+  crn_str_initialize(&rendered, &llm->context->allocator);
+  cairn_status status = crn_llm_text_need_tokenizer(&llm->text);
+  if (status == CAIRN_OK) status = crn_llm_text_render(&llm->text, conversation_json, bytes, &rendered);
+  if (status == CAIRN_OK) give_bytes(&rendered, out_text, capacity, out_bytes);
+  crn_str_deinitialize(&rendered);
+  return status;
+}
+
+// The template writes the special tokens itself, so the tokenizer must not add them again.
+static cairn_status encode_conversation(const cairn_llm *llm, const char *conversation, size_t bytes, crn_id_vec *ids) {
+  crn_str rendered;
+  crn_str_initialize(&rendered, &llm->context->allocator);
+  cairn_status status = crn_llm_text_render(&llm->text, conversation, bytes, &rendered);
+  if (status == CAIRN_OK) status = crn_llm_text_encode(&llm->text, rendered.data, rendered.size, false, ids);
+  crn_str_deinitialize(&rendered);
+  return status;
+}
+
+static cairn_status encode_as_message(const cairn_llm *llm, const char *text, size_t bytes, crn_id_vec *ids) {
+  crn_str json;
+  crn_str_initialize(&json, &llm->context->allocator);
+  cairn_status status;
+  CRN_TRY_GOTO(crn_str_puts(&json, "[{\"role\":\"user\",\"content\":"));
+  CRN_TRY_GOTO(crn_str_json(&json, text, bytes));
+  CRN_TRY_GOTO(crn_str_puts(&json, "}]"));
+  CRN_TRY_GOTO(encode_conversation(llm, json.data, json.size, ids));
+done:
+  crn_str_deinitialize(&json);
+  return status;
+}
+
+static cairn_status prompt_of_text(const cairn_llm *llm, const cairn_generate_options *o, crn_id_vec *ids, const char **out_form) {
+  CRN_TRY(crn_llm_text_need_tokenizer(&llm->text));
+  if (o->form == CAIRN_PROMPT_TEMPLATE || (o->form == CAIRN_PROMPT_AUTO && llm->text.chat_template)) {
+    *out_form = "template";
+    return encode_as_message(llm, o->text, o->text_bytes, ids);
+  }
+  *out_form = "raw";
+  return crn_llm_text_encode(&llm->text, o->text, o->text_bytes, true, ids);
+}
+
+cairn_status crn_llm_prompt(const cairn_llm *llm, const cairn_generate_options *o, crn_id_vec *ids, const char **out_form) {
+  int n_given = (o->tokens != NULL) + (o->text != NULL) + (o->conversation != NULL);
+  if (n_given != 1)
+    return CRN_FAIL(INVALID_ARGUMENT, "%d prompts were given; exactly one of tokens, text and conversation is expected", n_given);
+  if (o->text) {
+    CRN_TRY(prompt_of_text(llm, o, ids, out_form));
+  } else if (o->conversation) {
+    CRN_TRY(crn_llm_text_need_tokenizer(&llm->text));
+    *out_form = "template";
+    CRN_TRY(encode_conversation(llm, o->conversation, o->conversation_bytes, ids));
+  } else {
+    *out_form = "tokens";
+    CRN_TRY(crn_vec_reserve(&llm->context->allocator, ids, o->n_tokens));
+    if (o->n_tokens) memcpy(ids->items + ids->size, o->tokens, o->n_tokens * sizeof *o->tokens);
+    ids->size += o->n_tokens;
+  }
+  if (!ids->size) return CRN_FAIL(INVALID_ARGUMENT, "the prompt has no tokens");
+  return crn_llm_check_tokens(llm, "prompt", ids->items, ids->size);
+}
+
+cairn_status cairn_llm_encode_prompt(const cairn_llm *llm, const cairn_generate_options *options, int32_t *out_ids, size_t capacity,
+                                     size_t *out_count) {
+  crn_id_vec ids = {0};
+  const char *form;
+  *out_count = 0;
+  cairn_status status = crn_llm_prompt(llm, options, &ids, &form);
+  if (status == CAIRN_OK) {
+    size_t n = ids.size < capacity ? ids.size : capacity;
+    if (n) memcpy(out_ids, ids.items, n * sizeof *out_ids);
+    *out_count = ids.size;
+  }
+  crn_vec_free(&llm->context->allocator, &ids);
+  return status;
+}

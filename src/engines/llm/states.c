@@ -1,0 +1,167 @@
+#include "engines/llm/states.h"
+
+#include <string.h>
+
+#include "base/status.h"
+
+enum { FIRST_ROWS = 256 };
+
+// --- strategies -----------------------------------------------------------------------------------------------------
+
+cairn_status crn_llm_kv_parse(const char *name, crn_llm_kv *out_kv) {
+  static const struct {
+    const char *name;
+    crn_llm_kv kv;
+  } kNames[] = {{"auto", CRN_LLM_KV_AUTO},
+                {"fixed", CRN_LLM_KV_FIXED},
+                {"fixed_size", CRN_LLM_KV_FIXED},
+                {"fixed-size", CRN_LLM_KV_FIXED},
+                {"growing", CRN_LLM_KV_GROWING}};
+  *out_kv = CRN_LLM_KV_AUTO;
+  if (!name) return CAIRN_OK;
+  for (size_t i = 0; i < sizeof kNames / sizeof *kNames; i++) {
+    if (strcmp(name, kNames[i].name) == 0) {
+      *out_kv = kNames[i].kv;
+      return CAIRN_OK;
+    }
+  }
+  if (strcmp(name, "paged") == 0 || strcmp(name, "chunked") == 0) {
+    return CRN_FAIL(UNSUPPORTED, "KV strategy '%s' is not in this build; available: auto, fixed, growing", name);
+  }
+  return CRN_FAIL(INVALID_ARGUMENT, "unknown KV strategy '%s'; valid: auto, fixed, growing, paged, chunked", name);
+}
+
+const char *crn_llm_kv_text(crn_llm_kv kv) { return kv == CRN_LLM_KV_GROWING ? "growing" : kv == CRN_LLM_KV_FIXED ? "fixed" : "auto"; }
+
+static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// The smallest of start, 2*start, 4*start, … that holds `rows`, at most `limit`.
+static int64_t grown(int64_t start, int64_t rows, int64_t limit) {
+  int64_t n = start;
+  while (n < rows && n <= limit / 2) n *= 2;
+  return n < rows ? limit : min64(n, limit);
+}
+
+static cairn_status choose_sizes(crn_llm_states *s, const crn_llm_states_options *o) {
+  const crn_llm_contract *c = s->contract;
+  if (o->capacity < 0) return CRN_FAIL(INVALID_ARGUMENT, "a KV capacity of %lld; 1 or more expected", (long long)o->capacity);
+  if (o->strategy == CRN_LLM_KV_GROWING && !c->has_dynamic_kv) {
+    return CRN_FAIL(UNSUPPORTED,
+                    "KV strategy 'growing' needs a cache with a dynamic dim; this model's is fixed at %lld rows: use 'fixed', or export it "
+                    "with a dynamic cache dim",
+                    (long long)c->fixed_rows);
+  }
+  s->strategy = o->strategy != CRN_LLM_KV_AUTO ? o->strategy : c->has_dynamic_kv ? CRN_LLM_KV_GROWING : CRN_LLM_KV_FIXED;
+  s->limit = o->max_context;
+  if (c->fixed_rows) s->limit = min64(s->limit, c->fixed_rows);
+  if (s->strategy == CRN_LLM_KV_FIXED) {
+    if (o->capacity) s->limit = min64(s->limit, o->capacity);
+    s->capacity = s->limit;
+  } else {
+    s->capacity = min64(o->capacity ? o->capacity : FIRST_ROWS, s->limit);
+  }
+  return CAIRN_OK;
+}
+
+// --- arrays ---------------------------------------------------------------------------------------------------------
+
+// Only key/value caches follow the capacity; another state with a dynamic dim gets all it may ever need at once.
+static int64_t rows_of(const crn_llm_states *s, const crn_llm_state *state, int64_t capacity) {
+  if (!state->is_dynamic) return state->size;
+  return state->kind == CAIRN_STATE_KV_CACHE ? capacity : s->limit;
+}
+
+static cairn_status create_array(const crn_llm_states *s, const crn_llm_state *state, int64_t capacity, cairn_ndarray **out) {
+  const cairn_descriptor *d = state->descriptor;
+  int64_t shape[CAIRN_MAX_RANK];
+  memcpy(shape, d->shape, sizeof shape);
+  shape[state->axis] = rows_of(s, state, capacity);
+  cairn_status status = cairn_ndarray_create_from_descriptor(s->context, d, shape, d->rank, out);
+  if (status != CAIRN_OK) crn_note(status, "state '%s' with %lld rows", d->name, (long long)shape[state->axis]);
+  return status;
+}
+
+static size_t bytes_of(const cairn_ndarray *a) { return (size_t)cairn_ndarray_count(a) * cairn_dtype_bytes(cairn_ndarray_dtype(a)); }
+
+static void count_bytes(crn_llm_states *s) {
+  s->bytes = 0;
+  for (int i = 0; i < s->contract->n_states; i++) s->bytes += bytes_of(s->arrays[i].array);
+}
+
+cairn_status crn_llm_states_initialize(crn_llm_states *s, cairn_context *context, const crn_llm_contract *contract,
+                                       const crn_llm_states_options *options) {
+  *s = (crn_llm_states){.context = context, .contract = contract};
+  CRN_TRY(choose_sizes(s, options));
+  for (int i = 0; i < contract->n_states; i++) {
+    s->arrays[i].name = contract->states[i].descriptor->name;
+    cairn_status status = create_array(s, &contract->states[i], s->capacity, &s->arrays[i].array);
+    if (status != CAIRN_OK) {
+      crn_llm_states_deinitialize(s);
+      return status;
+    }
+  }
+  count_bytes(s);
+  return CAIRN_OK;
+}
+
+void crn_llm_states_deinitialize(crn_llm_states *s) {
+  for (int i = 0; i < CRN_LLM_MAX_STATES; i++) {
+    cairn_ndarray_release(s->arrays[i].array);
+    s->arrays[i].array = NULL;
+  }
+}
+
+// Copies the rows [0, used) of the position axis. Views make it right for every layout.
+static cairn_status copy_rows(cairn_ndarray *from, cairn_ndarray *to, int axis, int64_t used) {
+  int64_t start[CAIRN_MAX_RANK] = {0}, end[CAIRN_MAX_RANK];
+  memcpy(end, cairn_ndarray_shape(from), (size_t)cairn_ndarray_rank(from) * sizeof *end);
+  end[axis] = used;
+  cairn_ndarray *source = NULL, *target = NULL;
+  cairn_status status;
+  CRN_TRY_GOTO(cairn_ndarray_slice(from, start, end, &source));
+  CRN_TRY_GOTO(cairn_ndarray_slice(to, start, end, &target));
+  CRN_TRY_GOTO(cairn_ndarray_copy(source, target));
+done:
+  cairn_ndarray_release(source);
+  cairn_ndarray_release(target);
+  return status;
+}
+
+static bool follows_capacity(const crn_llm_state *state) { return state->is_dynamic && state->kind == CAIRN_STATE_KV_CACHE; }
+
+// All new arrays exist and are filled before the first old one is given up, so a failure changes nothing.
+static cairn_status grow(crn_llm_states *s, int64_t capacity, int64_t used) {
+  cairn_ndarray *fresh[CRN_LLM_MAX_STATES] = {NULL};
+  const crn_llm_contract *c = s->contract;
+  cairn_status status = CAIRN_OK;
+  for (int i = 0; i < c->n_states; i++) {
+    if (!follows_capacity(&c->states[i])) continue;
+    CRN_TRY_GOTO(create_array(s, &c->states[i], capacity, &fresh[i]));
+    CRN_TRY_GOTO(copy_rows(s->arrays[i].array, fresh[i], c->states[i].axis, used));
+  }
+  for (int i = 0; i < c->n_states; i++) {
+    if (!fresh[i]) continue;
+    cairn_ndarray *old = s->arrays[i].array;
+    s->arrays[i].array = fresh[i];
+    fresh[i] = old;
+  }
+  s->capacity = capacity;
+  count_bytes(s);
+done:
+  for (int i = 0; i < c->n_states; i++) cairn_ndarray_release(fresh[i]);
+  return status;
+}
+
+cairn_status crn_llm_states_reserve(crn_llm_states *s, int64_t rows, int64_t used) {
+  if (rows <= s->capacity) return CAIRN_OK;
+  if (rows > s->limit) {
+    return CRN_FAIL(CONTEXT_FULL, "KV cache capacity exceeded: %lld tokens are needed but only %lld fit", (long long)rows,
+                    (long long)s->limit);
+  }
+  return grow(s, grown(s->capacity, rows, s->limit), used);
+}
+
+cairn_status crn_llm_states_zero(crn_llm_states *s) {
+  for (int i = 0; i < s->contract->n_states; i++) CRN_TRY(cairn_ndarray_zero(s->arrays[i].array));
+  return CAIRN_OK;
+}
