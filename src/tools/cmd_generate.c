@@ -1,0 +1,208 @@
+// cairn generate: text from a language model, streamed as it comes.
+#include <string.h>
+
+#include "tools/commands.h"
+#include "tools/generation.h"
+#include "tools/logits.h"
+#include "tools/text_source.h"
+
+typedef struct generate_options {
+  const char *prompt, *prompt_file, *raw_tokens, *force, *logits;
+  bool json, no_template;
+  crn_generation_values generation;
+} generate_options;
+
+#define GROUP_PROMPT "Prompt (one of the first three)"
+#define GROUP_OUTPUT "Output"
+#define AT(member) offsetof(generate_options, member)
+
+static const crn_tool_option g_options[] = {
+    {.name = "prompt",
+     .letter = 'p',
+     .kind = OPTION_TEXT,
+     .offset = AT(prompt),
+     .argument = "TEXT",
+     .group = GROUP_PROMPT,
+     .help = "the text to answer or go on from"},
+    {.name = "prompt-file",
+     .kind = OPTION_TEXT,
+     .offset = AT(prompt_file),
+     .argument = "FILE",
+     .group = GROUP_PROMPT,
+     .help = "text from a file; - = stdin"},
+    {.name = "raw-tokens",
+     .kind = OPTION_TEXT,
+     .offset = AT(raw_tokens),
+     .argument = "FILE",
+     .group = GROUP_PROMPT,
+     .help = "token ids from a JSON file: {\"tokens\":[1,2,3]}"},
+    {.name = "no-template",
+     .kind = OPTION_FLAG,
+     .offset = AT(no_template),
+     .group = GROUP_PROMPT,
+     .help = "the text itself, instead of as a user's message in the model's chat template"},
+    {.name = "max-tokens",
+     .letter = 'n',
+     .kind = OPTION_INTEGER,
+     .offset = CRN_GENERATION_AT(generate_options, max_tokens),
+     .argument = "N",
+     .group = GROUP_OUTPUT,
+     .help = "at most N tokens (default 256)",
+     .minimum = 0,
+     .maximum = 1e12},
+    {.name = "json",
+     .kind = OPTION_FLAG,
+     .offset = AT(json),
+     .group = GROUP_OUTPUT,
+     .help = "one JSON document with tokens, text, timing and decisions"},
+    {.name = "logits",
+     .kind = OPTION_TEXT,
+     .offset = AT(logits),
+     .argument = "FILE",
+     .group = GROUP_OUTPUT,
+     .help = "write all logits: prefill [S,V] and decode [M,V], f32 safetensors"},
+    {.name = "force",
+     .kind = OPTION_TEXT,
+     .offset = AT(force),
+     .argument = "FILE",
+     .group = GROUP_OUTPUT,
+     .help = "feed the ids of {\"tokens\":[...]} instead of sampled ones"},
+    CRN_STOP_OPTIONS(generate_options, GROUP_OUTPUT),
+    CRN_SAMPLING_OPTIONS(generate_options),
+    CRN_ENGINE_OPTIONS(generate_options),
+};
+
+static const generate_options g_defaults = {.generation = {.max_tokens = {.value = 256}}};
+
+typedef struct generate_job {
+  crn_token_stream stream;  // first: the callbacks of both get the job
+  crn_logits logits;
+  cairn_llm *llm;
+  cairn_generate_options options;
+  crn_str text;
+} generate_job;
+
+static cairn_status take_logits(void *user, int64_t position, const float *row, int64_t vocab_size) {
+  generate_job *job = user;
+  return crn_logits_take(&job->logits, position, row, vocab_size);
+}
+
+static int check_options(crn_tool *t, const generate_options *o) {
+  int n = (o->prompt != NULL) + (o->prompt_file != NULL) + (o->raw_tokens != NULL);
+  if (n == 0) return crn_tool_usage_error(t, "give a prompt: --prompt TEXT, --prompt-file FILE or --raw-tokens FILE");
+  if (n > 1) return crn_tool_usage_error(t, "only one of --prompt, --prompt-file and --raw-tokens can be given");
+  if (o->no_template && o->raw_tokens)
+    return crn_tool_usage_error(t, "--no-template is about text; --raw-tokens never goes through a template");
+  return crn_generation_check(t, &o->generation);
+}
+
+// Small inputs are read before the model, so that a wrong path is told at once.
+static cairn_status read_prompt(crn_tool *t, const generate_options *o, generate_job *job) {
+  cairn_generate_options *g = &job->options;
+  int32_t *ids = NULL;
+  if (o->raw_tokens) {
+    CRN_TRY(crn_tool_read_tokens(o->raw_tokens, t->arena, &ids, &g->n_tokens));
+    g->tokens = ids;
+    if (g->n_tokens == 0) return CRN_FAIL(INVALID_ARGUMENT, "%s: the list of tokens is empty", o->raw_tokens);
+  } else if (o->prompt_file) {
+    CRN_TRY(crn_tool_read(o->prompt_file, &job->text));
+  } else {
+    CRN_TRY(crn_str_puts(&job->text, o->prompt));
+  }
+  if (!o->raw_tokens) {
+    g->text = job->text.data;
+    g->text_bytes = job->text.size;
+    g->form = o->no_template ? CAIRN_PROMPT_RAW : CAIRN_PROMPT_AUTO;
+  }
+  if (o->force) {
+    ids = NULL;
+    CRN_TRY(crn_tool_read_tokens(o->force, t->arena, &ids, &g->n_forced));
+    g->forced = ids;
+    g->use_forced = true;
+  }
+  return CAIRN_OK;
+}
+
+static void set_callbacks(crn_tool *t, const generate_options *o, generate_job *job) {
+  cairn_generate_options *g = &job->options;
+  crn_generation_fill(&o->generation, g);
+  g->max_tokens = o->generation.max_tokens.value;
+  g->on_token = crn_token_stream_take;
+  g->should_cancel = crn_token_stream_cancelled;
+  g->user = job;
+  if (o->logits) {
+    g->on_logits = take_logits;
+    g->prefill_logits = true;
+  }
+  job->stream = (crn_token_stream){.t = t, .print = !o->json, .ids = cairn_llm_has_text(job->llm) != CAIRN_OK};
+}
+
+// What was generated before a failure is shown all the same; the message and the exit code tell that it is not all.
+static int report(crn_tool *t, const generate_options *o, generate_job *job, cairn_status status, cairn_generation *generation) {
+  char why[2048] = "";
+  if (status != CAIRN_OK) cairn_last_error_text(why, sizeof why);
+  int code = status == CAIRN_OK ? TOOL_OK : TOOL_FAILURE;
+  if (generation) {
+    cairn_generation_info info;
+    cairn_generation_get(generation, &info);
+    if (!o->json) putchar('\n');  // always one, so that the text is what comes before it
+    if (o->json && crn_generation_print_json(job->llm, &info, why[0] ? why : NULL) != CAIRN_OK) code = crn_tool_fail(t);
+    if (status == CAIRN_OK && o->logits && crn_logits_write(&job->logits, (int64_t)info.n_prompt_tokens, o->logits) != CAIRN_OK)
+      code = crn_tool_fail(t);
+    if (!o->json) crn_generation_note(t, &info);
+    if (!o->json && info.stop_reason == CAIRN_STOP_CANCELLED && code == TOOL_OK) code = TOOL_FAILURE;
+  }
+  if (status != CAIRN_OK) {
+    crn_tool_progress_clear(t);
+    fflush(stdout);
+    fprintf(stderr, "%s%s\n", t->error_prefix, why);
+  }
+  return code;
+}
+
+static int run_generate(crn_tool *t, const void *values) {
+  const generate_options *o = values;
+  generate_job job = {0};
+  int code = check_options(t, o);
+  if (code != TOOL_CONTINUE) return code;
+  crn_str_initialize(&job.text, NULL);
+  cairn_status status = read_prompt(t, o, &job);
+  if (status == CAIRN_OK) status = crn_generation_open(t, t->positionals[0], &o->generation, &job.llm);
+  if (status != CAIRN_OK) {
+    code = crn_tool_fail(t);
+  } else {
+    cairn_generation *generation = NULL;
+    set_callbacks(t, o, &job);
+    crn_error_clear();
+    crn_interrupt_catch();
+    crn_tool_progress(t, "reading the prompt", 0, 0);
+    status = cairn_llm_generate(job.llm, &job.options, &generation);
+    crn_tool_progress_clear(t);
+    code = report(t, o, &job, status, generation);
+    if (generation) cairn_generation_destroy(generation);
+  }
+  crn_logits_release(&job.logits);
+  crn_str_deinitialize(&job.text);
+  if (job.llm) cairn_llm_close(job.llm);
+  return crn_tool_flush(t, code);
+}
+
+const crn_tool_command crn_command_generate = {
+    .name = "generate",
+    .synopsis = "MODEL --prompt TEXT [options]",
+    .summary = "text from a language model",
+    .description =
+        "Generates text with a bundle, an .aimodel (token ids only) or a GGUF file. The text is printed as it comes; --json prints one "
+        "document at the end instead. Ctrl-C ends a generation early: what there is has been printed, the stop reason is \"cancelled\", "
+        "and the exit code is 1 (0 with --json, where the document tells).\n"
+        "\n"
+        "  cairn generate bundle --prompt \"Why is the sky blue?\"\n"
+        "  cairn generate model.gguf --prompt-file essay.txt --no-template --max-tokens 100 --temperature 0.8 --top-p 0.95\n"
+        "  cairn generate bundle --raw-tokens prompt.json --max-tokens 16 --json",
+    TOOL_OPTIONS(g_options),
+    .min_positionals = 1,
+    .max_positionals = 1,
+    .defaults = &g_defaults,
+    .values_bytes = sizeof g_defaults,
+    .run = run_generate,
+};

@@ -1,0 +1,265 @@
+// cairn tokenize: text to ids and back.
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/json.h"
+#include "tools/commands.h"
+#include "tools/json_writer.h"
+#include "tools/source.h"
+#include "tools/text_source.h"
+
+typedef struct tokenize_options {
+  bool decode, json, json_lines, no_special, skip_special, show;
+  const char *file;
+} tokenize_options;
+
+#define GROUP_WHAT "What to do"
+#define GROUP_FORM "Form"
+#define AT(member) offsetof(tokenize_options, member)
+
+static const crn_tool_option g_options[] = {
+    {.name = "decode",
+     .letter = 'd',
+     .kind = OPTION_FLAG,
+     .offset = AT(decode),
+     .group = GROUP_WHAT,
+     .help = "ids to text instead of text to ids"},
+    {.name = "file",
+     .letter = 'f',
+     .kind = OPTION_TEXT,
+     .offset = AT(file),
+     .argument = "FILE",
+     .group = GROUP_WHAT,
+     .help = "take the input from FILE instead of the arguments or stdin"},
+    {.name = "no-special-tokens",
+     .kind = OPTION_FLAG,
+     .offset = AT(no_special),
+     .group = GROUP_WHAT,
+     .help = "do not add the tokens the tokenizer puts around a text"},
+    {.name = "skip-special-tokens",
+     .kind = OPTION_FLAG,
+     .offset = AT(skip_special),
+     .group = GROUP_WHAT,
+     .help = "with --decode: leave special tokens out of the text"},
+    {.name = "show",
+     .kind = OPTION_FLAG,
+     .offset = AT(show),
+     .group = GROUP_FORM,
+     .help = "a line per token: its id, and how the vocabulary spells it"},
+    {.name = "json", .kind = OPTION_FLAG, .offset = AT(json), .group = GROUP_FORM, .help = "one JSON document"},
+    {.name = "json-lines",
+     .kind = OPTION_FLAG,
+     .offset = AT(json_lines),
+     .group = GROUP_FORM,
+     .help = "a JSON object per line: in {\"text\",\"add_special_tokens\":true}, out {\"ids\"}; with --decode in "
+             "{\"ids\",\"skip_special_tokens\":false}, out {\"text\"}"},
+};
+
+static const tokenize_options g_defaults;
+
+// --- one object per line --------------------------------------------------------------------------------------------------
+
+static cairn_status encode_line(const cairn_tokenizer *tokenizer, const json_t *in, const char *what, crn_arena *arena,
+                                crn_json_writer *w) {
+  const json_t *text = json_object_get(in, "text");
+  bool special = true;
+  int32_t *ids = NULL;
+  size_t n = 0;
+  if (!json_is_string(text)) return CRN_FAIL(CORRUPT, "%s: an object with a member 'text' is expected", what);
+  CRN_TRY(crn_json_bool(in, what, "add_special_tokens", false, &special));
+  CRN_TRY(crn_tool_encode(tokenizer, json_string_value(text), json_string_length(text), special, arena, &ids, &n));
+  crn_jw_key(w, "ids");
+  crn_jw_open_array(w, true);
+  for (size_t i = 0; i < n; i++) crn_jw_integer(w, ids[i]);
+  crn_jw_close_array(w);
+  return w->status;
+}
+
+static cairn_status decode_line(const cairn_tokenizer *tokenizer, const json_t *in, const char *what, crn_arena *arena,
+                                crn_json_writer *w) {
+  bool skip = false;
+  int32_t *ids = NULL;
+  size_t n = 0, bytes = 0;
+  char *text = NULL;
+  const json_t *array = json_object_get(in, "ids");
+  if (!array) return CRN_FAIL(CORRUPT, "%s: an object with a member 'ids' is expected", what);
+  CRN_TRY_NOTE(crn_tool_ids(array, "ids", arena, &ids, &n), "%s", what);
+  CRN_TRY(crn_json_bool(in, what, "skip_special_tokens", false, &skip));
+  CRN_TRY(crn_tool_decode(tokenizer, ids, n, skip, arena, &text, &bytes));
+  crn_jw_key(w, "text");
+  crn_jw_text_n(w, text, bytes);
+  return w->status;
+}
+
+static cairn_status convert_line(const cairn_tokenizer *tokenizer, bool decode, const char *line, size_t bytes, int64_t number) {
+  char what[32];
+  json_t *in = NULL;
+  crn_arena arena;
+  crn_json_writer w;
+  snprintf(what, sizeof what, "line %lld", (long long)number);
+  crn_arena_initialize(&arena, NULL);
+  crn_jw_initialize(&w, false);
+  crn_jw_open_object(&w);
+  cairn_status status;
+  CRN_TRY_GOTO(crn_tool_parse_json(line, bytes, what, &in));
+  CRN_TRY_GOTO(decode ? decode_line(tokenizer, in, what, &arena, &w) : encode_line(tokenizer, in, what, &arena, &w));
+  crn_jw_close_object(&w);
+  CRN_TRY_GOTO(crn_jw_print(&w, stdout));
+  // Whoever feeds lines through a pipe waits for each answer.
+  fflush(stdout);
+done:
+  json_decref(in);
+  crn_jw_deinitialize(&w);
+  crn_arena_deinitialize(&arena);
+  return status;
+}
+
+static bool is_blank(const char *line, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (!strchr(" \t\r\n", line[i])) return false;
+  return true;
+}
+
+static cairn_status convert_lines(const cairn_tokenizer *tokenizer, const tokenize_options *o) {
+  FILE *in = o->file ? fopen(o->file, "rb") : stdin;
+  if (!in) return CRN_FAIL(NOT_FOUND, "cannot open '%s'", o->file);
+  char *line = NULL;
+  size_t capacity = 0;
+  ssize_t n;
+  cairn_status status = CAIRN_OK;
+  for (int64_t number = 1; status == CAIRN_OK && (n = getline(&line, &capacity, in)) >= 0; number++)
+    if (!is_blank(line, (size_t)n)) status = convert_line(tokenizer, o->decode, line, (size_t)n, number);
+  free(line);
+  if (status == CAIRN_OK && ferror(in)) status = CRN_FAIL(IO, "cannot read the input");
+  if (o->file) fclose(in);
+  return status;
+}
+
+// --- one text ---------------------------------------------------------------------------------------------------------
+
+// The arguments after PATH joined by spaces, else a file, else stdin.
+static cairn_status read_input(const crn_tool *t, const tokenize_options *o, crn_str *out) {
+  if (t->n_positionals == 1) return crn_tool_read(o->file, out);
+  for (int i = 1; i < t->n_positionals; i++) {
+    if (i > 1) CRN_TRY(crn_str_putc(out, ' '));
+    CRN_TRY(crn_str_puts(out, t->positionals[i]));
+  }
+  return CAIRN_OK;
+}
+
+// Ids separated by anything that is no digit and no sign: "1 2", "[1, 2]", one a line.
+static cairn_status parse_ids(const char *text, crn_arena *arena, int32_t **out_ids, size_t *out_n) {
+  static const char separators[] = " \t\r\n,;[]";
+  *out_n = 0;
+  CRN_TRY(crn_arena_array(arena, strlen(text) / 2 + 1, sizeof **out_ids, out_ids));
+  for (const char *p = text + strspn(text, separators); *p; p += strspn(p, separators)) {
+    char number[16];
+    int64_t id;
+    size_t n = strcspn(p, separators);
+    if (n < sizeof number) memcpy(number, p, n);
+    number[n < sizeof number ? n : 0] = 0;
+    if (!crn_tool_parse_integer(number, &id) || id < INT32_MIN || id > INT32_MAX)
+      return CRN_FAIL(INVALID_ARGUMENT, "'%.*s' is no token id", n < 64 ? (int)n : 64, p);
+    (*out_ids)[(*out_n)++] = (int32_t)id;
+    p += n;
+  }
+  return CAIRN_OK;
+}
+
+static cairn_status print_json(const cairn_tokenizer *tokenizer, const int32_t *ids, size_t n, const char *text, size_t bytes) {
+  crn_json_writer w;
+  crn_jw_initialize(&w, false);
+  crn_jw_open_object(&w);
+  crn_jw_key(&w, "ids");
+  crn_jw_open_array(&w, true);
+  for (size_t i = 0; i < n; i++) crn_jw_integer(&w, ids[i]);
+  crn_jw_close_array(&w);
+  crn_jw_key(&w, "tokens");
+  crn_jw_open_array(&w, true);
+  for (size_t i = 0; i < n; i++) crn_jw_text(&w, cairn_tokenizer_token(tokenizer, ids[i]));
+  crn_jw_close_array(&w);
+  crn_jw_key(&w, "text");
+  crn_jw_text_n(&w, text, bytes);
+  crn_jw_close_object(&w);
+  cairn_status status = crn_jw_print(&w, stdout);
+  crn_jw_deinitialize(&w);
+  return status;
+}
+
+static void print_ids(const cairn_tokenizer *tokenizer, const int32_t *ids, size_t n, bool show) {
+  for (size_t i = 0; i < n; i++) {
+    const char *token = cairn_tokenizer_token(tokenizer, ids[i]);
+    if (show)
+      printf("%7d  %s%s\n", (int)ids[i], token ? token : "?", cairn_tokenizer_is_special(tokenizer, ids[i]) ? "  (special)" : "");
+    else
+      printf("%s%d", i ? " " : "", (int)ids[i]);
+  }
+  if (!show) putchar('\n');
+}
+
+static cairn_status convert_text(crn_tool *t, const cairn_tokenizer *tokenizer, const tokenize_options *o) {
+  crn_str in;
+  int32_t *ids = NULL;
+  size_t n = 0, bytes = 0;
+  char *text = NULL;
+  crn_str_initialize(&in, NULL);
+  cairn_status status;
+  CRN_TRY_GOTO(read_input(t, o, &in));
+  if (o->decode) {
+    CRN_TRY_GOTO(parse_ids(in.data, t->arena, &ids, &n));
+    CRN_TRY_GOTO(crn_tool_decode(tokenizer, ids, n, o->skip_special, t->arena, &text, &bytes));
+  } else {
+    CRN_TRY_GOTO(crn_tool_encode(tokenizer, in.data, in.size, !o->no_special, t->arena, &ids, &n));
+    text = in.data;
+    bytes = in.size;
+  }
+  if (o->json) {
+    status = print_json(tokenizer, ids, n, text, bytes);
+  } else if (o->decode && !o->show) {
+    fwrite(text, 1, bytes, stdout);
+    if (isatty(STDOUT_FILENO)) putchar('\n');
+  } else {
+    print_ids(tokenizer, ids, n, o->show);
+  }
+done:
+  crn_str_deinitialize(&in);
+  return status;
+}
+
+static int run_tokenize(crn_tool *t, const void *values) {
+  const tokenize_options *o = values;
+  const char *path = NULL;
+  cairn_tokenizer *tokenizer = NULL;
+  if (o->json && o->json_lines) return crn_tool_usage_error(t, "--json and --json-lines exclude each other");
+  if (o->skip_special && !o->decode) return crn_tool_usage_error(t, "--skip-special-tokens belongs to --decode");
+  if (o->no_special && o->decode) return crn_tool_usage_error(t, "--no-special-tokens belongs to encoding, not to --decode");
+  if (t->n_positionals > 1 && (o->json_lines || o->file))
+    return crn_tool_usage_error(t, "the input comes from the arguments, --file or stdin, one of them");
+  cairn_status status = crn_tool_open_context(t);
+  if (status == CAIRN_OK) status = crn_source_locate(t, t->positionals[0], NULL, &path);
+  if (status == CAIRN_OK) status = crn_tool_open_tokenizer(t, path, &tokenizer);
+  if (status == CAIRN_OK) status = o->json_lines ? convert_lines(tokenizer, o) : convert_text(t, tokenizer, o);
+  int code = crn_tool_result(t, status);
+  if (tokenizer) cairn_tokenizer_release(tokenizer);
+  return crn_tool_flush(t, code);
+}
+
+const crn_tool_command crn_command_tokenize = {
+    .name = "tokenize",
+    .synopsis = "PATH [TEXT ...] [options]",
+    .summary = "text to token ids and back",
+    .description =
+        "Converts with the tokenizer of PATH: a folder with tokenizer.json, a bundle, or a GGUF file. The input is TEXT, or stdin. Ids "
+        "are printed on one line; decoded text exactly as it is.\n"
+        "\n"
+        "  cairn tokenize bundle \"Hello there\"\n"
+        "  cairn tokenize bundle --decode 9906 1070\n"
+        "  echo '{\"text\":\"Hi\",\"add_special_tokens\":false}' | cairn tokenize bundle --json-lines",
+    TOOL_OPTIONS(g_options),
+    .min_positionals = 1,
+    .max_positionals = 1 << 20,
+    .defaults = &g_defaults,
+    .values_bytes = sizeof g_defaults,
+    .run = run_tokenize,
+};

@@ -1,0 +1,188 @@
+#include "tools/generation.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "tools/json_writer.h"
+
+int crn_generation_check(crn_tool *t, const crn_generation_values *v) {
+  bool filters = v->top_k.given || v->top_p.given || v->min_p.given;
+  if (v->greedy && (filters || (v->temperature.given && v->temperature.value > 0)))
+    return crn_tool_usage_error(t, "--greedy excludes --temperature, --top-k, --top-p and --min-p");
+  if (v->repetition_window.given && !v->repetition_penalty.given)
+    return crn_tool_usage_error(t, "--repetition-penalty-window requires --repetition-penalty");
+  return TOOL_CONTINUE;
+}
+
+cairn_status crn_generation_open(crn_tool *t, const char *name, const crn_generation_values *v, cairn_llm **out_llm) {
+  const char *path = NULL;
+  CRN_TRY(crn_tool_open_context(t));
+  if (v->kv_page.given)
+    return CRN_FAIL(UNSUPPORTED, "--kv-page belongs to --kv paged, which this version does not have; auto, fixed and growing are");
+  if (v->kv_window.given)
+    return CRN_FAIL(UNSUPPORTED, "--kv-window belongs to --kv chunked, which this version does not have; auto, fixed and growing are");
+  CRN_TRY(crn_source_locate(t, name, NULL, &path));
+  cairn_model_options model = {.progress = crn_tool_progress_callback, .progress_user = t};
+  cairn_llm_options options = {.engine = v->engine,
+                               .kv = v->kv,
+                               .kv_capacity = v->kv_capacity.value,
+                               .prefill_chunk = v->prefill_chunk.value,
+                               .max_context = v->max_context.value,
+                               .tokenizer = v->tokenizer,
+                               .model = &model};
+  crn_tool_progress(t, "loading", 0, 0);
+  cairn_status status = cairn_llm_open(t->context, path, &options, out_llm);
+  crn_tool_progress_clear(t);
+  return status;
+}
+
+// Filters without a temperature would be left out by greedy sampling, which nobody who gives them wants.
+cairn_sampling crn_generation_sampling(const crn_generation_values *v) {
+  cairn_sampling s = {0};
+  s.has_top_k = v->top_k.given;
+  s.top_k = (int32_t)v->top_k.value;
+  s.has_top_p = v->top_p.given;
+  s.top_p = (float)v->top_p.value;
+  s.has_min_p = v->min_p.given;
+  s.min_p = (float)v->min_p.value;
+  s.has_repetition_penalty = v->repetition_penalty.given;
+  s.repetition_penalty = (float)v->repetition_penalty.value;
+  s.has_repetition_window = v->repetition_window.given;
+  s.repetition_window = (int32_t)v->repetition_window.value;
+  s.has_seed = v->seed.given;
+  s.seed = (uint64_t)v->seed.value;
+  bool filters = s.has_top_k || s.has_top_p || s.has_min_p;
+  s.temperature = v->temperature.given ? (float)v->temperature.value : filters ? 1.0f : 0.0f;
+  return s;
+}
+
+void crn_generation_fill(const crn_generation_values *v, cairn_generate_options *o) {
+  o->sampling = crn_generation_sampling(v);
+  o->stop = v->stop.items;
+  o->n_stop = v->stop.n;
+  o->ignore_eos = v->ignore_eos;
+  o->keep_special_tokens = v->keep_special;
+}
+
+// --- interruption -----------------------------------------------------------------------------------------------------
+
+static volatile sig_atomic_t g_interrupted;
+
+static void on_interrupt(int signal_number) {
+  (void)signal_number;
+  g_interrupted = 1;
+}
+
+void crn_interrupt_catch(void) {
+  // The second Ctrl-C finds the default action again, so that whatever hangs can be ended.
+  struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND};
+  sigemptyset(&action.sa_mask);
+  g_interrupted = 0;
+  sigaction(SIGINT, &action, NULL);
+}
+
+void crn_interrupt_release(void) { signal(SIGINT, SIG_DFL); }
+
+bool crn_interrupt_pending(void) { return g_interrupted != 0; }
+
+// --- streaming --------------------------------------------------------------------------------------------------------
+
+bool crn_token_stream_cancelled(void *user) {
+  (void)user;
+  return crn_interrupt_pending();
+}
+
+static void measure(crn_token_stream *s) {
+  double now = crn_tool_now();
+  if (s->n_tokens == 0) s->first_time = now;
+  if (s->n_tokens > 0) {
+    double gap = now - s->last_time;
+    if (s->n_tokens == 1 || gap < s->shortest) s->shortest = gap;
+    if (s->n_tokens == 1 || gap > s->longest) s->longest = gap;
+  }
+  s->last_time = now;
+  s->n_tokens++;
+}
+
+bool crn_token_stream_take(void *user, const cairn_token_event *event) {
+  crn_token_stream *s = user;
+  if (s->n_tokens == 0) crn_tool_progress_clear(s->t);
+  if (event->token >= 0) measure(s);
+  if (s->print && s->ids && event->token >= 0) {
+    printf("%s%d", s->n_tokens > 1 ? " " : "", (int)event->token);
+    fflush(stdout);
+  } else if (s->print && !s->ids && event->text_bytes) {
+    fwrite(event->text, 1, event->text_bytes, stdout);
+    fflush(stdout);
+  }
+  return !crn_interrupt_pending();
+}
+
+// --- reports ----------------------------------------------------------------------------------------------------------
+
+static double rate(int64_t n, double seconds) { return seconds > 0 ? (double)n / seconds : 0; }
+
+void crn_generation_note(crn_tool *t, const cairn_generation_info *info) {
+  crn_tool_note(t, "[%zu prompt tokens%s, %.1f tokens/s; %zu generated, %.1f tokens/s; %s]", info->n_prompt_tokens,
+                info->prefix_hit ? " (partly reused)" : "", rate(info->prefill_tokens, info->prefill_seconds), info->n_tokens,
+                rate(info->decode_tokens, info->decode_seconds), cairn_stop_reason_text(info->stop_reason));
+}
+
+static void write_ids(crn_json_writer *w, const char *key, const int32_t *ids, size_t n) {
+  crn_jw_key(w, key);
+  crn_jw_open_array(w, true);
+  for (size_t i = 0; i < n; i++) crn_jw_integer(w, ids[i]);
+  crn_jw_close_array(w);
+}
+
+static void write_engine(crn_json_writer *w, const cairn_llm_info *llm) {
+  crn_jw_put_text(w, "engine", llm->engine);
+  crn_jw_put_text(w, "precision", llm->precision);
+  crn_jw_put_text(w, "kv", llm->kv_strategy);
+  crn_jw_put_integer(w, "kv_bytes", (int64_t)llm->kv_bytes);
+  crn_jw_put_integer(w, "max_context", llm->max_context);
+  crn_jw_key(w, "decisions");
+  crn_jw_open_array(w, llm->n_decisions == 0);
+  for (int i = 0; i < llm->n_decisions; i++) {
+    crn_jw_open_inline_object(w);
+    crn_jw_put_text(w, "what", llm->decisions[i].what);
+    crn_jw_put_text(w, "chosen", llm->decisions[i].chosen);
+    crn_jw_put_text(w, "why", llm->decisions[i].why);
+    crn_jw_close_object(w);
+  }
+  crn_jw_close_array(w);
+}
+
+cairn_status crn_generation_print_json(const cairn_llm *llm, const cairn_generation_info *g, const char *error) {
+  cairn_llm_info info;
+  crn_json_writer w;
+  cairn_llm_describe(llm, &info);
+  crn_jw_initialize(&w, true);
+  crn_jw_open_object(&w);
+  write_ids(&w, "prompt_tokens", g->prompt_tokens, g->n_prompt_tokens);
+  write_ids(&w, "tokens", g->tokens, g->n_tokens);
+  crn_jw_key(&w, "text");
+  crn_jw_text_n(&w, g->text, g->text_bytes);
+  crn_jw_put_text(&w, "stop_reason", cairn_stop_reason_text(g->stop_reason));
+  if (g->stop_text[0]) crn_jw_put_text(&w, "stop_text", g->stop_text);
+  if (error) crn_jw_put_text(&w, "error", error);
+  crn_jw_key(&w, "timing");
+  crn_jw_open_inline_object(&w);
+  crn_jw_put_number(&w, "load_s", info.load_seconds);
+  crn_jw_put_number(&w, "prefill_s", g->prefill_seconds);
+  crn_jw_put_integer(&w, "prefill_tokens", g->prefill_tokens);
+  crn_jw_put_number(&w, "decode_s", g->decode_seconds);
+  crn_jw_put_integer(&w, "decode_tokens", g->decode_tokens);
+  crn_jw_close_object(&w);
+  crn_jw_put_integer(&w, "prefix_hit", g->prefix_hit);
+  crn_jw_put_text(&w, "prompt_form", g->prompt_form);
+  char seed[32];
+  snprintf(seed, sizeof seed, "%llu", (unsigned long long)g->seed);
+  crn_jw_key(&w, "seed");
+  crn_jw_raw(&w, seed);
+  write_engine(&w, &info);
+  crn_jw_close_object(&w);
+  cairn_status status = crn_jw_print(&w, stdout);
+  crn_jw_deinitialize(&w);
+  return status;
+}

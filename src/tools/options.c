@@ -1,0 +1,228 @@
+#include "tools/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/vec.h"
+#include "tools/help.h"
+#include "tools/tool.h"
+
+static const char g_common_group[] = "General";
+
+static const crn_tool_option g_common[] = {
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = OPTION_FLAG,
+     .offset = offsetof(crn_tool, quiet),
+     .group = g_common_group,
+     .help = "no progress and no notes; warnings and errors are still printed"},
+    {.name = "verbose",
+     .letter = 'v',
+     .kind = OPTION_FLAG,
+     .offset = offsetof(crn_tool, verbose),
+     .group = g_common_group,
+     .help = "print what is decided along the way"},
+    {.name = "threads",
+     .kind = OPTION_INTEGER,
+     .offset = offsetof(crn_tool, threads),
+     .argument = "N",
+     .group = g_common_group,
+     .help = "worker threads (default: CAIRN_THREADS, else the usable cores)",
+     .minimum = 1,
+     .maximum = 1024},
+    {.name = "help",
+     .letter = 'h',
+     .kind = OPTION_FLAG,
+     .argument = NULL,
+     .group = g_common_group,
+     .help = "print this text; with --json as one JSON document"},
+};
+enum { N_COMMON = sizeof g_common / sizeof *g_common, COMMON_HELP = N_COMMON - 1 };
+
+const crn_tool_option *crn_tool_common_options(int *out_n) {
+  *out_n = N_COMMON;
+  return g_common;
+}
+
+bool crn_tool_parse_integer(const char *text, int64_t *out) {
+  char *end;
+  errno = 0;
+  long long value = strtoll(text, &end, 10);
+  if (end == text || *end || errno) return false;
+  *out = value;
+  return true;
+}
+
+bool crn_tool_parse_number(const char *text, double *out) {
+  char *end;
+  errno = 0;
+  double value = strtod(text, &end);
+  if (end == text || *end || !isfinite(value)) return false;
+  *out = value;
+  return true;
+}
+
+bool crn_tool_is_choice(const char *choices, const char *text) {
+  size_t n = strlen(text);
+  for (const char *p = choices; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL) {
+    size_t m = strcspn(p, "|");
+    if (m == n && !memcmp(p, text, n)) return true;
+  }
+  return false;
+}
+
+// --- storing one value ------------------------------------------------------------------------------------------------
+
+static int out_of_bounds(crn_tool *t, const crn_tool_option *o, const char *text) {
+  enum { LIMITLESS = 1000000000, PERCENTS = 1000000 };
+  if (o->maximum >= LIMITLESS) return crn_tool_usage_error(t, "--%s must be at least %.15g, not '%s'", o->name, o->minimum, text);
+  // A tiny lower bound stands for "not zero".
+  if (o->minimum > 0 && o->minimum * PERCENTS < 1)
+    return crn_tool_usage_error(t, "--%s must be above 0 and at most %.15g, not '%s'", o->name, o->maximum, text);
+  return crn_tool_usage_error(t, "--%s must be from %.15g to %.15g, not '%s'", o->name, o->minimum, o->maximum, text);
+}
+
+static bool inside(const crn_tool_option *o, double value) {
+  return (o->minimum == 0 && o->maximum == 0) || (value >= o->minimum && value <= o->maximum);
+}
+
+static int store_item(crn_tool *t, crn_option_list *list, const char *text) {
+  const char **items = NULL;
+  if (crn_arena_array(t->arena, (size_t)list->n + 1, sizeof *items, &items) != CAIRN_OK) return crn_tool_fail(t);
+  if (list->n) memcpy(items, list->items, (size_t)list->n * sizeof *items);
+  items[list->n] = text;
+  list->items = items;
+  list->n++;
+  return TOOL_CONTINUE;
+}
+
+static int store(crn_tool *t, const crn_tool_option *o, void *values, const char *text) {
+  void *slot = (char *)values + o->offset;
+  if (o->choices && !crn_tool_is_choice(o->choices, text))
+    return crn_tool_usage_error(t, "--%s must be one of %s, not '%s'", o->name, o->choices, text);
+  switch (o->kind) {
+    case OPTION_FLAG:
+      *(bool *)slot = true;
+      break;
+    case OPTION_TEXT:
+      *(const char **)slot = text;
+      break;
+    case OPTION_LIST:
+      return store_item(t, slot, text);
+    case OPTION_SWITCH:
+      if (!crn_tool_is_choice("true|false", text)) return crn_tool_usage_error(t, "--%s must be true or false, not '%s'", o->name, text);
+      *(bool *)slot = !strcmp(text, "true");
+      break;
+    case OPTION_INTEGER: {
+      crn_option_integer *v = slot;
+      if (!crn_tool_parse_integer(text, &v->value)) return crn_tool_usage_error(t, "--%s must be a whole number, not '%s'", o->name, text);
+      if (!inside(o, (double)v->value)) return out_of_bounds(t, o, text);
+      v->given = true;
+      break;
+    }
+    case OPTION_NUMBER: {
+      crn_option_number *v = slot;
+      if (!crn_tool_parse_number(text, &v->value)) return crn_tool_usage_error(t, "--%s must be a number, not '%s'", o->name, text);
+      if (!inside(o, v->value)) return out_of_bounds(t, o, text);
+      v->given = true;
+      break;
+    }
+  }
+  return TOOL_CONTINUE;
+}
+
+// --- getopt from the table ----------------------------------------------------------------------------------------------
+
+typedef struct getopt_tables {
+  struct option *longs;
+  char *shorts;
+} getopt_tables;
+
+static const crn_tool_option *option_at(const crn_tool_command *c, int i) {
+  return i < c->n_options ? &c->options[i] : &g_common[i - c->n_options];
+}
+
+// A long option is reported by its index, a short one by its letter; letters are mapped back to their index.
+static cairn_status build_tables(crn_tool *t, const crn_tool_command *c, getopt_tables *out) {
+  int n = c->n_options + N_COMMON;
+  char *s = NULL;
+  CRN_TRY(crn_arena_array(t->arena, (size_t)n + 1, sizeof *out->longs, &out->longs));
+  CRN_TRY(crn_arena_array(t->arena, (size_t)n * 2 + 2, 1, &s));
+  out->shorts = s;
+  *s++ = ':';  // a missing value is told apart from an unknown option
+  for (int i = 0; i < n; i++) {
+    const crn_tool_option *o = option_at(c, i);
+    bool takes_value = o->kind != OPTION_FLAG;
+    out->longs[i] = (struct option){o->name, takes_value ? required_argument : no_argument, NULL, 256 + i};
+    if (!o->letter) continue;
+    *s++ = o->letter;
+    if (takes_value) *s++ = ':';
+  }
+  return CAIRN_OK;
+}
+
+static int index_of_letter(const crn_tool_command *c, int letter) {
+  for (int i = 0; i < c->n_options + N_COMMON; i++)
+    if (option_at(c, i)->letter == letter) return i;
+  return -1;
+}
+
+// getopt_long takes abbreviations; they would break scripts whenever a new option makes one ambiguous. `end` is the place
+// behind the option and its value. Returns the token when it is an abbreviation, else NULL.
+static const char *abbreviation(const crn_tool_option *o, char **argv, int end) {
+  bool apart = o->kind != OPTION_FLAG && optarg == argv[end - 1];
+  const char *token = argv[end - (apart ? 2 : 1)];
+  size_t n = strlen(o->name);
+  bool exact = !strncmp(token + 2, o->name, n) && (token[2 + n] == 0 || token[2 + n] == '=');
+  return exact ? NULL : token;
+}
+
+static int bad_option(crn_tool *t, int code, char **argv) {
+  const char *token = argv[optind - 1];
+  if (optopt > 0 && optopt < 256) {
+    if (code == ':') return crn_tool_usage_error(t, "option -%c needs a value", optopt);
+    return crn_tool_usage_error(t, "unknown option -%c", optopt);
+  }
+  if (code == ':') return crn_tool_usage_error(t, "option %s needs a value", token);
+  if (optopt >= 256) return crn_tool_usage_error(t, "option %.*s takes no value", (int)strcspn(token, "="), token);
+  return crn_tool_usage_error(t, "unknown option %.*s", (int)strcspn(token, "="), token);
+}
+
+static int print_help(crn_tool *t, const crn_tool_command *c, int argc, char **argv) {
+  bool json = false;
+  for (int i = 1; i < argc; i++) json = json || !strcmp(argv[i], "--json");
+  return crn_tool_flush(t, crn_tool_result(t, json ? crn_tool_help_json(t, c) : crn_tool_help_text(t, c)));
+}
+
+static int check_positionals(crn_tool *t, const crn_tool_command *c, int argc, char **argv) {
+  t->positionals = (const char **)argv + optind;
+  t->n_positionals = argc - optind;
+  if (t->n_positionals > c->max_positionals) return crn_tool_usage_error(t, "unexpected argument '%s'", t->positionals[c->max_positionals]);
+  if (t->n_positionals < c->min_positionals) {
+    int n = (int)strcspn(c->synopsis, " ");
+    return crn_tool_usage_error(t, "%.*s is missing", n, c->synopsis);
+  }
+  return TOOL_CONTINUE;
+}
+
+int crn_tool_parse(crn_tool *t, const crn_tool_command *c, int argc, char **argv, void *values) {
+  getopt_tables tables;
+  if (build_tables(t, c, &tables) != CAIRN_OK) return crn_tool_fail(t);
+  optind = 0;  // makes glibc start over, also its permutation of arguments
+  opterr = 0;
+  int code;
+  while ((code = getopt_long(argc, argv, tables.shorts, tables.longs, NULL)) != -1) {
+    if (code == '?' || code == ':') return bad_option(t, code, argv);
+    int i = code >= 256 ? code - 256 : index_of_letter(c, code);
+    const crn_tool_option *o = option_at(c, i);
+    const char *token = code >= 256 ? abbreviation(o, argv, optind) : NULL;
+    if (token) return crn_tool_usage_error(t, "unknown option %.*s (did you mean --%s?)", (int)strcspn(token, "="), token, o->name);
+    if (o == &g_common[COMMON_HELP]) return print_help(t, c, argc, argv);
+    int result = store(t, o, i < c->n_options ? values : (void *)t, optarg);
+    if (result != TOOL_CONTINUE) return result;
+  }
+  return check_positionals(t, c, argc, argv);
+}

@@ -1,0 +1,114 @@
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MESSAGE_BYTES = 4096 };
+
+void crn_tool_progress_clear(crn_tool *t) {
+  if (!t->progress_shown) return;
+  fputs("\r\033[K", stderr);
+  fflush(stderr);
+  t->progress_shown = false;
+}
+
+void crn_tool_progress(crn_tool *t, const char *phase, int64_t done, int64_t total) {
+  if (t->quiet || !isatty(STDERR_FILENO)) return;
+  if (total > 0)
+    fprintf(stderr, "\r\033[K%s %d%%", phase, (int)(100.0 * (double)done / (double)total));
+  else
+    fprintf(stderr, "\r\033[K%s ...", phase);
+  fflush(stderr);
+  t->progress_shown = true;
+}
+
+void crn_tool_progress_callback(void *user, const char *phase, int64_t done, int64_t total) { crn_tool_progress(user, phase, done, total); }
+
+static void print_line(crn_tool *t, const char *prefix, const char *fmt, va_list args) {
+  crn_tool_progress_clear(t);
+  // Text that was already produced should be seen before the message about it.
+  fflush(stdout);
+  fputs(prefix, stderr);
+  vfprintf(stderr, fmt, args);
+  fputc('\n', stderr);
+}
+
+int crn_tool_fail(crn_tool *t) {
+  char text[MESSAGE_BYTES];
+  cairn_last_error_text(text, sizeof text);
+  crn_tool_progress_clear(t);
+  fflush(stdout);
+  fprintf(stderr, "%s%s\n", t->error_prefix, text);
+  return TOOL_FAILURE;
+}
+
+int crn_tool_result(crn_tool *t, cairn_status status) { return status == CAIRN_OK ? TOOL_OK : crn_tool_fail(t); }
+
+int crn_tool_usage_error(crn_tool *t, const char *fmt, ...) {
+  va_list args;
+  va_start(args, fmt);
+  print_line(t, t->error_prefix, fmt, args);
+  va_end(args);
+  if (t->command) fprintf(stderr, "usage: %s %s\nTry '%s --help' for the options.\n", t->program, t->command->synopsis, t->program);
+  return TOOL_USAGE;
+}
+
+void crn_tool_warn(crn_tool *t, const char *fmt, ...) {
+  char prefix[64];
+  snprintf(prefix, sizeof prefix, "%s: warning: ", t->program);
+  va_list args;
+  va_start(args, fmt);
+  print_line(t, prefix, fmt, args);
+  va_end(args);
+}
+
+void crn_tool_note(crn_tool *t, const char *fmt, ...) {
+  if (t->quiet) return;
+  va_list args;
+  va_start(args, fmt);
+  print_line(t, "", fmt, args);
+  va_end(args);
+}
+
+static void log_line(void *user, cairn_log_level level, const char *line) {
+  crn_tool *t = user;
+  crn_tool_progress_clear(t);
+  fprintf(stderr, "%s: %s%s\n", t->program, level == CAIRN_LOG_WARNING ? "warning: " : "", line);
+}
+
+cairn_status crn_tool_open_context(crn_tool *t) {
+  if (t->context) return CAIRN_OK;
+  cairn_context_options options;
+  cairn_context_options_initialize(&options);
+  if (t->threads.given) options.n_threads = (int)t->threads.value;
+  if (t->verbose && options.log_level < CAIRN_LOG_INFO) options.log_level = CAIRN_LOG_INFO;
+  if (t->mute_log && !t->verbose) options.log_level = CAIRN_LOG_OFF;
+  options.log = log_line;
+  options.log_user = t;
+  return cairn_context_create(&options, &t->context);
+}
+
+int crn_tool_flush(crn_tool *t, int code) {
+  if (fflush(stdout) == 0 && !ferror(stdout)) return code;
+  fprintf(stderr, "%scannot write the output: %s\n", t->error_prefix, strerror(errno));
+  return TOOL_FAILURE;
+}
+
+const char *crn_tool_size_text(double bytes, char *buffer, size_t capacity) {
+  static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
+  int unit = 0;
+  while (bytes >= 1000 && unit < 4) {
+    bytes /= 1000;
+    unit++;
+  }
+  snprintf(buffer, capacity, unit == 0 || bytes >= 100 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+  return buffer;
+}
+
+double crn_tool_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}

@@ -1,0 +1,63 @@
+/// What every command of the cairn program shares: messages, exit codes, the context, progress.
+///
+/// Data goes to stdout and everything else to stderr, so that output can be piped whatever is said along the way.
+#ifndef CRN_TOOLS_TOOL_H
+#define CRN_TOOLS_TOOL_H
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/arena.h"
+#include "base/status.h"
+#include "base/str.h"
+#include "cairn/context.h"
+#include "tools/options.h"
+
+/// Exit codes. TOOL_CONTINUE is no exit code: it means "not finished".
+enum { TOOL_CONTINUE = -1, TOOL_OK = 0, TOOL_FAILURE = 1, TOOL_USAGE = 64 };
+
+struct crn_tool {
+  const char *program;       ///< as messages name it: "cairn run", "llm-runner"
+  const char *error_prefix;  ///< before the text of failures: "cairn run: ", "Error: "
+  const crn_tool_command *command;
+  bool quiet, verbose;
+  bool mute_log;  ///< warnings of the library are shown by the command itself
+  crn_option_integer threads;
+  const char **positionals;
+  int n_positionals;
+  cairn_context *context;  ///< made by crn_tool_open_context
+  bool progress_shown;     ///< a progress line is on the terminal
+  crn_arena *arena;        ///< lives as long as the program
+};
+
+/// Creates the context the command works in. Its log lines go to stderr: warnings always, more with --verbose.
+cairn_status crn_tool_open_context(crn_tool *t);
+
+/// Prints the record of the last failure and returns TOOL_FAILURE.
+int crn_tool_fail(crn_tool *t);
+/// TOOL_OK, or crn_tool_fail when `status` is a failure.
+int crn_tool_result(crn_tool *t, cairn_status status);
+/// Prints a message and the short usage, and returns TOOL_USAGE.
+int crn_tool_usage_error(crn_tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/// A line on stderr: "cairn run: warning: …". Not silenced by -q.
+void crn_tool_warn(crn_tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/// A line on stderr that -q silences.
+void crn_tool_note(crn_tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/// Progress: one line on stderr, rewritten in place, only when stderr is a terminal and -q is absent. `total` 0 = unknown.
+void crn_tool_progress(crn_tool *t, const char *phase, int64_t done, int64_t total);
+/// Removes the progress line. Everything above that prints does it too.
+void crn_tool_progress_clear(crn_tool *t);
+/// crn_tool_progress in the form model and engine options want; `user` is the tool.
+void crn_tool_progress_callback(void *user, const char *phase, int64_t done, int64_t total);
+
+/// Flushes stdout and reports a failed write (a full disk, a closed pipe). Returns `code`, or TOOL_FAILURE.
+int crn_tool_flush(crn_tool *t, int code);
+
+/// "1.5 MB" in the caller's buffer.
+const char *crn_tool_size_text(double bytes, char *buffer, size_t capacity);
+
+/// Seconds of a clock that never goes back.
+double crn_tool_now(void);
+
+#endif

@@ -1,0 +1,295 @@
+"""cairn generate and cairn chat on a tiny bundle with random weights."""
+import json
+import os
+import pty
+import select
+import shutil
+import signal
+import subprocess
+import time
+
+import cli
+import safetensors_io as st
+
+PROMPT = [119, 362, 267, 138, 52, 301, 153, 227, 238]
+GREEDY = [238] * 12  # what the converter's own torch module gives for this prompt
+VOCABULARY = 384
+
+
+class GenerateTest(cli.CliTest):
+    def tokens(self, ids, name="tokens.json"):
+        return self.write(name, json.dumps({"tokens": ids}))
+
+    def generate(self, *arguments, **options):
+        return self.json("generate", cli.BUNDLE, "--json", *arguments, **options)
+
+
+class Generate(GenerateTest):
+    def test_document(self):
+        document = self.generate("--raw-tokens", self.tokens(PROMPT), "--max-tokens", "12")
+        self.assertEqual(document["prompt_tokens"], PROMPT)
+        self.assertEqual(document["tokens"], GREEDY)
+        self.assertEqual(document["stop_reason"], "max_tokens")
+        self.assertEqual(document["prefix_hit"], 0)
+        self.assertEqual((document["engine"], document["precision"], document["prompt_form"]), ("sequential", "exact", "tokens"))
+        timing = document["timing"]
+        self.assertEqual(set(timing), {"load_s", "prefill_s", "prefill_tokens", "decode_s", "decode_tokens"})
+        self.assertEqual((timing["prefill_tokens"], timing["decode_tokens"]), (9, 11))
+        self.assertIn("engine", [d["what"] for d in document["decisions"]])
+        self.assertEqual(document["text"], self.cairn("tokenize", cli.BUNDLE, "-d", "--skip-special-tokens", *map(str, GREEDY))[0])
+
+    def test_text_is_streamed_to_stdout(self):
+        tokens = self.tokens(PROMPT)
+        text = self.generate("--raw-tokens", tokens, "--max-tokens", "12")["text"]
+        out, err = self.cairn("generate", cli.BUNDLE, "--raw-tokens", tokens, "--max-tokens", "12", "-q")
+        self.assertEqual((out, err), (text + "\n", ""))
+        out, err = self.cairn("generate", cli.BUNDLE, "--raw-tokens", tokens, "--max-tokens", "12")
+        self.assertEqual(out, text + "\n")
+        self.assertRegex(err, r"^\[9 prompt tokens, [\d.]+ tokens/s; 12 generated, [\d.]+ tokens/s; max_tokens\]\n$")
+
+    def test_prompts(self):
+        with_template = self.generate("--prompt", "Hi", "--max-tokens", "1")
+        rendered = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+        self.assertEqual(with_template["prompt_tokens"], self.json("tokenize", cli.BUNDLE, "--json", "--no-special-tokens", stdin=rendered)["ids"])
+        self.assertEqual(with_template["prompt_form"], "template")
+        plain = self.generate("--prompt", "Hi", "--max-tokens", "1", "--no-template")
+        self.assertEqual(plain["prompt_tokens"], self.json("tokenize", cli.BUNDLE, "Hi", "--json")["ids"])
+        by_file = self.generate("--prompt-file", self.write("prompt.txt", "Hi"), "--max-tokens", "1", "--no-template")
+        self.assertEqual(by_file["prompt_tokens"], plain["prompt_tokens"])
+        by_stdin = self.generate("--prompt-file", "-", "--max-tokens", "1", "--no-template", stdin="Hi")
+        self.assertEqual(by_stdin["prompt_tokens"], plain["prompt_tokens"])
+
+    def test_asset_without_a_tokenizer(self):
+        asset = cli.BUNDLE + "/tiny-qwen3-macos-4bit.aimodel"
+        out, _ = self.cairn("generate", asset, "--raw-tokens", self.tokens(PROMPT), "--max-tokens", "12")
+        self.assertEqual(out, " ".join(map(str, GREEDY)) + "\n")
+        self.assertIn("tokenizer", self.fails("generate", asset, "--prompt", "Hi", "-q", code=1))
+
+    def test_gguf(self):
+        document = self.json("generate", "data/gguf/f16.gguf", "--raw-tokens", self.tokens([1, 2, 3]), "--max-tokens", "4", "--json")
+        self.assertEqual(len(document["tokens"]), 4)
+        again = self.json("generate", "data/gguf/f16.gguf", "--raw-tokens", self.tokens([1, 2, 3]), "--max-tokens", "4", "--json", "--prefill-chunk", "2")
+        self.assertEqual(again["tokens"], document["tokens"])
+
+    def test_max_tokens_zero(self):
+        document = self.generate("--raw-tokens", self.tokens(PROMPT), "--max-tokens", "0")
+        self.assertEqual((document["tokens"], document["stop_reason"]), ([], "max_tokens"))
+
+    def test_sampling(self):
+        tokens = self.tokens(PROMPT)
+        flags = ["--raw-tokens", tokens, "--max-tokens", "12", "--temperature", "5"]
+        first, again = (self.generate(*flags, "--seed", "1") for _ in range(2))
+        self.assertEqual(first["tokens"], again["tokens"])
+        self.assertEqual(first["seed"], 1)
+        self.assertNotEqual(first["tokens"], self.generate(*flags, "--seed", "2")["tokens"])
+        self.assertNotEqual(first["tokens"], GREEDY)
+        for greedy in (["--greedy"], ["--temperature", "0"], ["--temperature", "3", "--top-k", "1"]):
+            self.assertEqual(self.generate("--raw-tokens", tokens, "--max-tokens", "12", *greedy)["tokens"], GREEDY, greedy)
+        # Filters alone ask for sampling.
+        self.assertEqual(self.generate("--raw-tokens", tokens, "--max-tokens", "2", "--top-k", "300", "--seed", "7")["seed"], 7)
+        self.assertEqual(self.generate("--raw-tokens", tokens, "--max-tokens", "2", "--seed", "7")["seed"], 0)
+        penalised = self.generate("--raw-tokens", tokens, "--max-tokens", "12", "--repetition-penalty", "1000")["tokens"]
+        self.assertEqual(len(set(penalised)), 12)
+
+    def test_stop(self):
+        # Sampled text that contains a stop text ends before it.
+        flags = ["--raw-tokens", self.tokens(PROMPT), "--max-tokens", "30", "--temperature", "3", "--seed", "3", "--ignore-eos"]
+        whole = self.generate(*flags)["text"]
+        stop = next(whole[i:i + 2] for i in range(4, len(whole) - 2) if whole.isprintable() or "\ufffd" not in whole[i:i + 2])
+        cut = self.generate(*flags, "--stop", stop)
+        self.assertEqual(cut["stop_reason"], "stop_sequence")
+        self.assertEqual(cut["text"], whole[:whole.index(stop)])
+        self.assertEqual(cut["stop_text"], stop)
+
+    def test_context(self):
+        document = self.generate("--raw-tokens", self.tokens(PROMPT), "--max-tokens", "100", "--max-context", "16")
+        self.assertEqual(document["stop_reason"], "context_full")
+        self.assertLessEqual(len(document["tokens"]), 8)
+        err = self.fails("generate", cli.BUNDLE, "--raw-tokens", self.tokens(PROMPT * 3), "--max-context", "16", code=1)
+        self.assertIn("16", err)
+
+    def test_kv(self):
+        tokens = self.tokens(PROMPT)
+        for kv in (["auto"], ["growing", "--kv-capacity", "4"], ["fixed", "--kv-capacity", "64"]):
+            self.assertEqual(self.generate("--raw-tokens", tokens, "--max-tokens", "12", "--kv", *kv)["tokens"], GREEDY, kv)
+        self.assertEqual(self.generate("--raw-tokens", tokens, "--max-tokens", "12", "--prefill-chunk", "4")["tokens"], GREEDY)
+
+
+class Logits(GenerateTest):
+    def rows(self, arguments):
+        path = self.path("logits.safetensors")
+        document = self.generate(*arguments, "--logits", path)
+        arrays = st.load(path)
+        self.assertEqual({k: v[0] for k, v in arrays.items()}, {"prefill": "F32", "decode": "F32"})
+        rows = {}
+        for name, (_, shape, values) in arrays.items():
+            self.assertEqual(shape[1], VOCABULARY)
+            rows[name] = [values[i * VOCABULARY:(i + 1) * VOCABULARY] for i in range(shape[0])]
+        return document, rows["prefill"], rows["decode"]
+
+    def best(self, row):
+        return max(range(VOCABULARY), key=row.__getitem__)
+
+    def test_free_generation(self):
+        document, prefill, decode = self.rows(["--raw-tokens", self.tokens(PROMPT), "--max-tokens", "12"])
+        self.assertEqual((len(prefill), len(decode)), (9, 11))
+        self.assertEqual([self.best(prefill[-1])] + [self.best(row) for row in decode], document["tokens"])
+
+    def test_forced_tokens(self):
+        forced = [5, 17, 300]
+        document, prefill, decode = self.rows(["--raw-tokens", self.tokens(PROMPT), "--force", self.tokens(forced, "forced.json")])
+        self.assertEqual(document["tokens"], forced)
+        self.assertEqual((len(prefill), len(decode)), (9, 3))
+        # The same tokens as a prompt give the same rows.
+        _, whole, _ = self.rows(["--raw-tokens", self.tokens(PROMPT + forced), "--max-tokens", "1"])
+        for a, b in zip(whole[9:], decode):
+            self.assertTrue(all(abs(x - y) < 0.02 for x, y in zip(a, b)))
+
+
+class Mistakes(GenerateTest):
+    def test_usage(self):
+        tokens = self.tokens(PROMPT)
+        for arguments in ([], ["--prompt", "a", "--raw-tokens", tokens], ["--prompt", "a", "--prompt-file", "b"], ["--raw-tokens", tokens, "--no-template"],
+                          ["--prompt", "a", "--greedy", "--top-k", "3"], ["--prompt", "a", "--greedy", "--temperature", "1"],
+                          ["--prompt", "a", "--repetition-penalty-window", "3"], ["--prompt", "a", "--repetition-penalty", "0.5"],
+                          ["--prompt", "a", "--engine", "warp"], ["--prompt", "a", "--kv", "big"], ["--prompt", "a", "--max-tokens", "-1"],
+                          ["--prompt", "a", "--temperature", "-1"], ["--prompt", "a", "--top-p", "0"]):
+            self.fails("generate", cli.BUNDLE, *arguments, code=64)
+
+    def test_raw_token_files(self):
+        for text in ('{"x":1}', '{"tokens":[1,"a"]}', '{"tokens":3}', "[1]", "nonsense"):
+            err = self.fails("generate", cli.BUNDLE, "--raw-tokens", self.write("bad.json", text), code=1)
+            self.assertIn("bad.json", err)
+        self.assertIn('{"tokens": [1, 2, 3]}', self.fails("generate", cli.BUNDLE, "--raw-tokens", self.write("bad.json", '{"x":1}'), code=1))
+        self.assertIn("empty", self.fails("generate", cli.BUNDLE, "--raw-tokens", self.tokens([]), code=1))
+        self.assertIn("9999", self.fails("generate", cli.BUNDLE, "--raw-tokens", self.tokens([1, 9999]), code=1))
+        out, _ = self.cairn("generate", cli.BUNDLE, "--raw-tokens", "/dev/stdin", "--max-tokens", "1", "-q", stdin=json.dumps({"tokens": PROMPT}))
+        self.assertNotEqual(out, "")
+        self.assertIn("missing.json", self.fails("generate", cli.BUNDLE, "--raw-tokens", "missing.json", code=1))
+
+    def test_what_is_not_there_is_refused_by_name(self):
+        tokens = self.tokens(PROMPT)
+        for flags in (["--engine", "pipelined"], ["--engine", "static-shape"], ["--kv", "paged"], ["--kv", "chunked"]):
+            self.assertIn(flags[1], self.fails("generate", cli.BUNDLE, "--raw-tokens", tokens, *flags, code=1))
+        self.assertIn("--kv-page", self.fails("generate", cli.BUNDLE, "--raw-tokens", tokens, "--kv-page", "16", code=1))
+        self.assertIn("--kv-window", self.fails("generate", cli.BUNDLE, "--raw-tokens", tokens, "--kv-window", "16", code=1))
+
+    def test_too_much_context(self):
+        self.assertIn("4096", self.fails("generate", cli.BUNDLE, "--raw-tokens", self.tokens(PROMPT), "--max-context", "100000", code=1))
+
+
+class Interruption(GenerateTest):
+    def start(self, *arguments):
+        return subprocess.Popen([cli.PROGRAM, "generate", cli.BUNDLE, "--raw-tokens", self.tokens(PROMPT), "--ignore-eos", "--max-tokens", "4000", *arguments],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cli.TESTS)
+
+    def test_text(self):
+        process = self.start()
+        first = os.read(process.stdout.fileno(), 1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertTrue(first)
+        self.assertTrue((first + out).endswith(b"\n"))
+        self.assertEqual(process.returncode, 1)
+        self.assertIn(b"cancelled", err)
+
+    def test_json(self):
+        process = self.start("--json")
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+        if process.returncode == -signal.SIGINT:
+            self.skipTest("the signal came before the generation began")
+        self.assertEqual(process.returncode, 0)
+        self.assertIn(json.loads(out)["stop_reason"], ("cancelled", "max_tokens"))
+
+
+class Chat(GenerateTest):
+    def chat(self, text, *arguments, code=0):
+        return self.cairn("chat", cli.BUNDLE, "--max-tokens", "5", *arguments, stdin=text, code=code)
+
+    def first_reply(self, prompt):
+        return self.generate("--prompt", prompt, "--max-tokens", "5")["text"]
+
+    def test_pipe(self):
+        out, err = self.chat("Hi\n")
+        self.assertEqual((out, err), (self.first_reply("Hi") + "\n", ""))
+
+    def test_history(self):
+        out, _ = self.chat("Hi\nAgain\n")
+        first = self.first_reply("Hi")
+        self.assertTrue(out.startswith(first + "\n"))
+        # The second reply answers the whole conversation.
+        conversation = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n%s<|im_end|>\n<|im_start|>user\nAgain<|im_end|>\n<|im_start|>assistant\n" % first
+        ids = self.json("tokenize", cli.BUNDLE, "--json", "--no-special-tokens", stdin=conversation)["ids"]
+        second = self.generate("--raw-tokens", self.tokens(ids), "--max-tokens", "5")["text"]
+        self.assertEqual(out, first + "\n" + second + "\n")
+
+    def test_reset_and_quit(self):
+        out, err = self.chat("Hi\n/reset\nHi\n/quit\nnever read\n")
+        self.assertEqual((out, err), ((self.first_reply("Hi") + "\n") * 2, ""))
+
+    def test_system(self):
+        self.assertNotEqual(self.chat("Hi\n", "--system", "Be brief.")[0], "")
+        self.assertEqual(self.chat("\n  \n"), ("", ""))
+
+    def test_help_and_unknown_commands(self):
+        out, err = self.chat("/help\n")
+        self.assertEqual(out, "")
+        self.assertIn("/reset", err)
+        out, err = self.chat("/halp\n")
+        self.assertEqual(out, "")
+        self.assertIn("'/halp' is no command", err)
+        self.assertEqual(self.chat("//Hi\n")[0], self.first_reply("/Hi") + "\n")
+
+    def test_context_overflow_ends_a_pipe(self):
+        out, err = self.chat("Hi " * 40 + "\nHi\n", "--max-context", "32", code=1)
+        self.assertEqual(out, "")
+        self.assertIn("32", err)
+
+    def test_without_a_template(self):
+        copy = self.path("bundle")
+        shutil.copytree(os.path.join(cli.TESTS, cli.BUNDLE), copy)
+        os.remove(copy + "/tokenizer/chat_template.jinja")
+        self.assertIn("chat_template", self.fails("chat", copy, code=1, stdin="Hi\n"))
+
+    def test_gguf(self):
+        out, err = self.cairn("chat", "data/gguf/f32.gguf", "--max-tokens", "3", stdin="Hi\n")
+        self.assertEqual(err, "")
+        self.assertTrue(out.endswith("\n"))
+        document = self.json("generate", "data/gguf/f32.gguf", "--prompt", "Hi", "--max-tokens", "3", "--json")
+        self.assertEqual((out, document["prompt_form"]), (document["text"] + "\n", "template"))
+
+    def test_terminal(self):
+        """On a terminal there is a prompt, and the conversation goes on after a mistake."""
+        pid, fd = pty.fork()
+        if pid == 0:
+            os.chdir(cli.TESTS)
+            os.environ["TERM"] = "dumb"
+            os.execv(cli.PROGRAM, [cli.PROGRAM, "chat", cli.BUNDLE, "--max-tokens", "3", "--max-context", "32"])
+        seen = b""
+
+        def wait_for(text, count=1):
+            nonlocal seen
+            deadline = time.time() + 60
+            while seen.count(text) < count and time.time() < deadline:
+                if select.select([fd], [], [], 1)[0]:
+                    try:
+                        seen += os.read(fd, 4096)
+                    except OSError:
+                        break
+            self.assertGreaterEqual(seen.count(text), count, seen)
+
+        wait_for(b"> ")
+        os.write(fd, b"Hi " * 40 + b"\n")
+        wait_for(b"cairn chat: ")
+        wait_for(b"> ", 2)
+        os.write(fd, b"/quit\n")
+        _, status = os.waitpid(pid, 0)
+        os.close(fd)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 0)
+        self.assertIn(b"/help", seen)
+
+
+if __name__ == "__main__":
+    cli.main()
