@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Puts seeds for one fuzz target into a corpus folder:  fuzz_seeds.py TARGET FOLDER
 
-Seeds come from tests/data, and from the full corpora when they lie beside the checkout. Files above 64 KiB are left out:
+Seeds come from tests/data, and from the full corpora when they lie beside the checkout. Files above 128 KiB are left out:
 a fuzzer gets nowhere with them.
 """
 import glob
@@ -26,7 +26,7 @@ def main():
     count = 0
     for pattern in PATTERNS.get(target, []):
         for path in sorted(glob.glob(os.path.join(ROOT, pattern), recursive=True)):
-            if os.path.isfile(path) and os.path.getsize(path) <= 1 << 16:
+            if os.path.isfile(path) and os.path.getsize(path) <= 1 << 17:
                 shutil.copyfile(path, os.path.join(folder, f"seed{count:04d}"))
                 count += 1
     print(f"{count} seeds for {target}")

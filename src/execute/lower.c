@@ -29,7 +29,7 @@ cairn_status crn_lower_add_step(crn_lowering *l, crn_step_kind kind, const crn_o
 }
 
 cairn_status crn_lower_alias(crn_lowering *l, const crn_op *op, uint32_t from, uint32_t to) {
-  crn_step *s;
+  crn_step *s = NULL;
   CRN_TRY(crn_lower_add_step(l, CRN_STEP_ALIAS, op, 1, 1, &s));
   s->in[0] = from;
   s->out[0] = to;
@@ -46,7 +46,7 @@ static cairn_status operand_slots(const crn_op *op, const crn_binding *env, crn_
 }
 
 static cairn_status lower_kernel(crn_lowering *l, const crn_op *op, crn_binding *env) {
-  crn_step *s;
+  crn_step *s = NULL;
   CRN_TRY(crn_lower_add_step(l, op->id == CRN_OP_slice_update ? CRN_STEP_UPDATE : CRN_STEP_KERNEL, op, op->n_operands, op->n_results, &s));
   s->infer = crn_infer_of(op->id);
   s->kernel = crn_ref_kernel_of(op->id);
@@ -64,7 +64,7 @@ static cairn_status lower_state_access(crn_lowering *l, const crn_op *op, crn_bi
   const crn_binding *handle = &env[op->operands[0]->id];
   if (handle->kind != CRN_STATE) return CRN_FAIL(CORRUPT, "a state handle that is not an argument of the function");
   bool is_read = op->id == CRN_OP_read_handle;
-  crn_step *s;
+  crn_step *s = NULL;
   CRN_TRY(crn_lower_add_step(l, is_read ? CRN_STEP_READ : CRN_STEP_WRITE, op, is_read ? 0 : 1, is_read ? 1 : 0, &s));
   s->state = (int32_t)handle->index;
   if (is_read) {
@@ -96,7 +96,7 @@ static cairn_status lower_composite_body(crn_lowering *l, const crn_op *op, cons
   crn_binding *results;
   CRN_TRY(crn_alloc_array(l->allocator, op->n_results, sizeof *results, &results));
   cairn_status status = inline_body(l, op, env, results);
-  crn_step *s;
+  crn_step *s = NULL;
   for (uint32_t i = 0; i < op->n_results && status == CAIRN_OK; i++) {
     if (results[i].kind != CRN_SLOT) {
       status = CRN_FAIL(CORRUPT, "a composite whose result %u is not a tensor", i);
@@ -112,7 +112,7 @@ static cairn_status lower_composite_body(crn_lowering *l, const crn_op *op, cons
 
 static cairn_status lower_composite(crn_lowering *l, const crn_op *op, crn_binding *env) {
   const crn_composite_decl *decl = op->attr.callee->composite;
-  crn_step *s;
+  crn_step *s = NULL;
   CRN_TRY(crn_lower_add_step(l, CRN_STEP_COMPOSITE, op, op->n_operands, op->n_results, &s));
   uint32_t direct = (uint32_t)l->steps.size - 1;
   s->id = decl->id;

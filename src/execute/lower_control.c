@@ -47,7 +47,7 @@ static cairn_status lower_region(crn_lowering *l, const crn_block *block, crn_bi
 }
 
 static cairn_status add_jump(crn_lowering *l, crn_step_kind kind, const crn_op *op, const crn_binding *condition, uint32_t *out_index) {
-  crn_step *s;
+  crn_step *s = NULL;
   if (condition && condition->kind != CRN_SLOT) return CRN_FAIL(CORRUPT, "%s: the condition is not a tensor", crn_op_info_of(op->id)->name);
   CRN_TRY(crn_lower_add_step(l, kind, op, condition ? 1 : 0, 0, &s));
   if (condition) s->in[0] = condition->index;
@@ -65,14 +65,14 @@ static cairn_status lower_branch(crn_lowering *l, const crn_op *op, int region, 
 }
 
 static cairn_status end_region(crn_lowering *l, const crn_op *op, uint32_t begin) {
-  crn_step *s;
+  crn_step *s = NULL;
   CRN_TRY(crn_lower_add_step(l, CRN_STEP_END, op, 0, 0, &s));
   l->steps.items[begin].body_end = (uint32_t)l->steps.size - 1;
   return CAIRN_OK;
 }
 
 cairn_status crn_lower_if(crn_lowering *l, const crn_op *op, crn_binding *env) {
-  uint32_t test, jump;
+  uint32_t test = 0, jump = 0;
   CRN_TRY(need_blocks(op));
   CRN_TRY(add_jump(l, CRN_STEP_IF, op, &env[op->operands[0]->id], &test));
   for (uint32_t i = 0; i < op->n_results; i++) CRN_TRY(bind_like(l, env, &op->results[i], (crn_binding){CRN_TOKEN, 0}));
@@ -103,7 +103,7 @@ static cairn_status enter_loop(crn_lowering *l, const crn_op *op, crn_binding *e
 static cairn_status lower_after(crn_lowering *l, const crn_op *op, crn_binding *env, const crn_binding *passed, uint32_t n_passed, uint32_t loop) {
   const crn_block *before = op->regions[0].blocks[0], *after = op->regions[1].blocks[0];
   crn_binding *next = NULL;
-  uint32_t n, jump;
+  uint32_t n = 0, jump = 0;
   if (after->n_arguments != n_passed) return CRN_FAIL(CORRUPT, "a loop's condition passes %u values to %u arguments", n_passed, after->n_arguments);
   for (uint32_t i = 0; i < n_passed; i++) CRN_TRY(bind_like(l, env, &after->arguments[i], passed[i]));
   CRN_TRY(assign(l, op, passed, n_passed, env, after->arguments, after->n_arguments));
@@ -117,7 +117,7 @@ static cairn_status lower_after(crn_lowering *l, const crn_op *op, crn_binding *
 }
 
 static cairn_status lower_loop(crn_lowering *l, const crn_op *op, crn_binding *env, const crn_binding *values, uint32_t n, uint32_t loop) {
-  uint32_t test;
+  uint32_t test = 0;
   // Operand 0 of the condition decides; the others go on to the body, or become the results.
   CRN_TRY(add_jump(l, CRN_STEP_TEST, op, &values[0], &test));
   CRN_TRY(lower_after(l, op, env, values + 1, n - 1, loop));
@@ -128,7 +128,7 @@ static cairn_status lower_loop(crn_lowering *l, const crn_op *op, crn_binding *e
 }
 
 cairn_status crn_lower_while(crn_lowering *l, const crn_op *op, crn_binding *env) {
-  uint32_t loop, n;
+  uint32_t loop = 0, n = 0;
   crn_binding *values = NULL;
   CRN_TRY(need_blocks(op));
   if (op->regions[0].blocks[0]->last->id != CRN_OP_condition || op->regions[0].blocks[0]->last->n_operands < 1) {

@@ -74,6 +74,13 @@ crn_value *crn_build_state(crn_builder *b, const char *name, cairn_dtype dtype, 
 
 // --- constants -----------------------------------------------------------------------------------------------------------
 
+static bool is_splat(const crn_tensor *t) {
+  for (int i = 0; i < t->rank; i++) {
+    if (t->strides[i] && t->dims[i] != 1) return false;
+  }
+  return !t->packed && crn_tensor_count(t) > 1;
+}
+
 static cairn_status add_constant(crn_builder *b, const char *name, const crn_tensor *tensor, size_t stored_bytes, crn_value **out) {
   crn_arena *arena = &b->program->arena;
   crn_constant *c;
@@ -81,6 +88,7 @@ static cairn_status add_constant(crn_builder *b, const char *name, const crn_ten
   CRN_TRY(crn_arena_alloc(arena, sizeof *c, &c));
   c->tensor = *tensor;
   c->stored_bytes = stored_bytes;
+  c->is_splat = is_splat(tensor);
   if (name) CRN_TRY(crn_arena_strndup(arena, name, strlen(name), &c->name));
   CRN_TRY(crn_op_create(b->program, b->graph, CRN_OP_constant, 0, 1, &op));
   CRN_TRY(make_type(b, CRN_TYPE_TENSOR, tensor->dtype, tensor->dims, tensor->rank, &op->results[0].type));

@@ -38,7 +38,7 @@ static void take(cairn_generation *g, result *out) {
   cairn_generation_get(g, &info);
   assert_true(info.n_tokens <= 512);
   out->n = (int64_t)info.n_tokens;
-  memcpy(out->tokens, info.tokens, info.n_tokens * sizeof *info.tokens);
+  if (info.n_tokens) memcpy(out->tokens, info.tokens, info.n_tokens * sizeof *info.tokens);
   out->hit = info.prefix_hit;
   out->reason = info.stop_reason;
   snprintf(out->note, sizeof out->note, "%s", info.prefix_note);

@@ -339,6 +339,29 @@ static void test_properties(void **state) {
   expect_failure(CAIRN_CORRUPT, "property record index 1, there are 1");
 }
 
+// Older containers keep the attributes of an operation in a dictionary of the builtin dialect.
+static void test_dictionary_of_attributes(void **state) {
+  (void)state;
+  start_builtin_attrs(&g_program);
+  ADD_ATTR(&g_program, V(2), V(1));              // 1: the string "serialization.asset", which serves as name
+  ADD_ATTR(&g_program, V(1), V(1), V(1), V(0));  // 2: a dictionary of one entry
+  ADD_ATTR(&g_program, V(1), V(1), V(0), V(0));  // 3: one whose name is no string
+  PUT(&g_region, V(1), V(0), V(1 << 1), V(OP_ADD), 0x01, V(0), V(2));
+  crn_bc_module *m;
+  const crn_bc_region *regions;
+  assert_int_equal(decode(&m, &regions), CAIRN_OK);
+  const crn_bc_op *op = regions[0].blocks[0]->ops[0];
+  assert_int_equal(op->n_properties, 1);
+  assert_int_equal(crn_bc_op_property(op, "serialization.asset")->code, CRN_BC_ATTR_UNIT);
+  assert_null(crn_bc_op_property(op, "absent"));
+  crn_bc_module_close(m);
+  for (uint8_t wrong = 0; wrong < 4; wrong += 3) {
+    g_region.size = 0;
+    PUT(&g_region, V(1), V(0), V(1 << 1), V(OP_ADD), 0x01, V(0), V(wrong));
+    expect_failure(CAIRN_CORRUPT, wrong ? "an attribute name of" : "expected a builtin dictionary");
+  }
+}
+
 // --- the container, on a file of the corpus -------------------------------------------------------------------------------
 
 typedef struct part {
@@ -460,6 +483,7 @@ int main(void) {
       TEST(test_isolated_regions_are_decoded_late),
       TEST(test_unknown_operation),
       TEST(test_properties),
+      TEST(test_dictionary_of_attributes),
       TEST(test_section_order),
       TEST(test_versions),
   };

@@ -38,12 +38,20 @@ enum { OP_ASSET, OP_OPAQUE, OP_ADD, OP_OUTPUT, OP_IF, OP_SIGMOID, OP_UNKNOWN, N_
 typedef struct test_program {
   test_bytes attrs, attr_sizes, types, type_sizes, properties;
   uint32_t n_attrs, n_types, n_properties;
+  uint32_t n_main_attrs;    ///< those behind are of the builtin dialect
+  size_t main_sizes_bytes;  ///< of `attr_sizes`, what belongs to them
 } test_program;
 
 static inline void add_attr_of_form(test_program *p, int custom, const void *record, size_t n) {
   put(&p->attrs, record, n);
   put_varint(&p->attr_sizes, n << 1 | (unsigned)custom);
   p->n_attrs++;
+}
+
+/// Attributes added from here on are of the builtin dialect.
+static inline void start_builtin_attrs(test_program *p) {
+  p->n_main_attrs = p->n_attrs;
+  p->main_sizes_bytes = p->attr_sizes.size;
 }
 
 #define ADD_ATTR(p, ...) add_attr_of_form((p), 1, (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__}))
@@ -71,9 +79,9 @@ static inline void start_program(test_program *p) {
 }
 
 static inline void put_strings(test_bytes *out) {
-  static const char *const texts[] = {"aicode",           "serialization.asset",         "serialization.opaque",
-                                      "primitive.add_v1", "dataflow.output_v1",          "controlflow.if_v1",
-                                      "sigmoid_v1",       "primitive.from_the_future_v9"};
+  static const char *const texts[] = {"aicode",           "serialization.asset",          "serialization.opaque",
+                                      "primitive.add_v1", "dataflow.output_v1",           "controlflow.if_v1",
+                                      "sigmoid_v1",       "primitive.from_the_future_v9", "builtin"};
   enum { N = sizeof texts / sizeof *texts };
   test_bytes b = {.size = 0};
   PUT(&b, V(N));
@@ -84,7 +92,7 @@ static inline void put_strings(test_bytes *out) {
 
 static inline void put_dialects(test_bytes *out) {
   test_bytes b = {.size = 0};
-  PUT(&b, V(1), V(0 << 1 | 1), 7, V(1), V(2), V(N_TEST_OPS), V(0), V(N_TEST_OPS));
+  PUT(&b, V(2), V(0 << 1 | 1), 7, V(1), V(2), V((N_TEST_OPS + 1) << 1), V(N_TEST_OPS), V(0), V(N_TEST_OPS));
   for (int i = 0; i < N_TEST_OPS; i++) PUT(&b, V((i + 1) << 1 | 1));
   put_section(out, 1, &b);
 }
@@ -97,9 +105,14 @@ static inline void finish_program(const test_program *p, const test_bytes *regio
   put_dialects(out);
   put_varint(&b, p->n_attrs);
   put_varint(&b, p->n_types);
+  uint32_t n_main = p->n_main_attrs ? p->n_main_attrs : p->n_attrs;
+  size_t main_bytes = p->n_main_attrs ? p->main_sizes_bytes : p->attr_sizes.size;
   PUT(&b, V(0));
-  put_varint(&b, p->n_attrs);
-  put(&b, p->attr_sizes.data, p->attr_sizes.size);
+  put_varint(&b, n_main);
+  put(&b, p->attr_sizes.data, main_bytes);
+  PUT(&b, V(1));
+  put_varint(&b, p->n_attrs - n_main);
+  put(&b, p->attr_sizes.data + main_bytes, p->attr_sizes.size - main_bytes);
   PUT(&b, V(0));
   put_varint(&b, p->n_types);
   put(&b, p->type_sizes.data, p->type_sizes.size);

@@ -13,7 +13,6 @@ typedef struct vocabulary {
   const crn_gguf *file;
   crn_arena arena;
   crn_tokenizer_spec spec;
-  const crn_gguf_value *token_types;  // items may be of any 32-bit kind
 } vocabulary;
 
 cairn_status crn_gguf_copy_text(crn_imported_model *model, crn_gguf_string text, const char **out_text) {
@@ -90,13 +89,21 @@ static cairn_status read_id(const vocabulary *v, const char *key, int32_t fallba
   return CAIRN_OK;
 }
 
+// Byte-level tokenizers begin a text with a token only when told to. Files of these families do so although many of them
+// do not have the key.
+static bool begins_with_bos(crn_gguf_string pre) {
+  static const char *const names[] = {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "tekken"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    if (is_text(pre, names[i])) return true;
+  }
+  return false;
+}
+
 // What a file means that leaves a key out depends on the kind of tokenizer.
 static cairn_status read_options(vocabulary *v, crn_gguf_string pre) {
   crn_tokenizer_spec *s = &v->spec;
   bool is_spm = s->model == CRN_TOKENIZER_MODEL_SPM;
-  // Files of the Llama 3 family begin every text with a token although they do not always say so.
-  bool is_llama3 = !is_spm && (is_text(pre, "llama-bpe") || is_text(pre, "llama3") || is_text(pre, "llama-v3"));
-  s->add_bos = is_spm || is_llama3;
+  s->add_bos = is_spm || begins_with_bos(pre);
   s->add_eos = false;
   s->add_space_prefix = is_spm;
   CRN_TRY(crn_gguf_get_bool(v->file, "tokenizer.ggml.add_bos_token", false, &s->add_bos));

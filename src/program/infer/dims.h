@@ -25,6 +25,11 @@ cairn_status crn_infer_vector_of(const crn_infer_args *args, int operand, int n,
 /// Reads a list of distinct axes of a value of that rank into a mask. `*out_known` as in infer.h.
 cairn_status crn_infer_axes(const crn_infer_args *args, int operand, int rank, bool *out_mask, int *out_n, bool *out_known);
 
+/// The operand must hold exactly one element.
+cairn_status crn_infer_single(const crn_infer_args *args, int operand);
+/// Reads a bool operand of one element.
+cairn_status crn_infer_flag(const crn_infer_args *args, int operand, bool *out_value, bool *out_known);
+
 /// Stores a result. Dims the group does not know (-1) are taken from the declaration; what is known must agree with it.
 /// Errors: INVALID_ARGUMENT (rank above the limit, contradiction to the declaration), OUT_OF_RANGE (size overflows).
 cairn_status crn_infer_finish(const crn_infer_args *args, int result, cairn_dtype dtype, int rank, const int64_t *dims);

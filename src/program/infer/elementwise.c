@@ -10,6 +10,13 @@ static cairn_status check_axis_operand(const crn_infer_args *args, int operand) 
   return known ? crn_infer_axis(args, axis, args->operands[0].rank, &at) : CAIRN_OK;
 }
 
+static cairn_status check_scan(const crn_infer_args *args) {
+  bool reverse, known;
+  CRN_TRY(crn_infer_arity(args, 3));
+  CRN_TRY(crn_infer_flag(args, 2, &reverse, &known));
+  return check_axis_operand(args, 1);
+}
+
 static cairn_status check_reverse(const crn_infer_args *args) {
   CRN_TRY(crn_infer_arity(args, 2));
   bool mask[CAIRN_MAX_RANK], known;
@@ -45,6 +52,8 @@ cairn_status crn_infer_unary(const crn_infer_args *args) {
       CRN_TRY(check_reverse(args));
       break;
     case CRN_OP_scan:
+      CRN_TRY(check_scan(args));
+      break;
     case CRN_OP_softmax:
       CRN_TRY(check_axis_operand(args, 1));
       break;

@@ -25,7 +25,6 @@ static void missing_operands_are_failures(void **state) {
       crn_tensor *operands = test_malloc((size_t)n * sizeof *operands + 1), out = {.rank = -1};
       for (int i = 0; i < n; i++) operands[i] = shaped(CAIRN_SI32, DIMS(ANY));
       crn_infer_args args = {.id = (crn_op_id)id, .n_operands = n, .operands = operands, .n_results = 1, .results = &out};
-      // Trailing flags that do not change the shape (sort: descending, stable; scan: reverse) may be absent.
       if (fn(&args) == CAIRN_OK && n == 0) fail_msg("%s infers from nothing", crn_op_info_of((crn_op_id)id)->name);
       args.n_results = 0;
       args.results = NULL;
@@ -112,8 +111,11 @@ static void reductions_keep_dims(void **state) {
   assert_int_equal(INFER_DTYPE(argmax, CAIRN_UI16, &out, shaped(CAIRN_F16, DIMS(9)), scalar(CAIRN_SI32)), CAIRN_OK);
   assert_shape(&out, CAIRN_UI16, DIMS(1));
   assert_failure(INFER_DTYPE(argmax, CAIRN_F32, &out, x, I32_SCALAR(1)), CAIRN_INVALID_ARGUMENT, "index type");
-  assert_int_equal(INFER(argsort, &out, x, I32_SCALAR(-1)), CAIRN_OK);
+  assert_int_equal(INFER(argsort, &out, x, I32_SCALAR(-1), scalar(CAIRN_BOOL), scalar(CAIRN_BOOL)), CAIRN_OK);
   assert_shape(&out, CAIRN_SI32, DIMS(2, 3, 1, ANY));
+  assert_failure(INFER(sort, &out, x, I32_SCALAR(0), shaped(CAIRN_BOOL, DIMS(0)), scalar(CAIRN_BOOL)), CAIRN_INVALID_ARGUMENT,
+                 "one element");
+  assert_failure(INFER(scan, &out, x, I32_SCALAR(0), scalar(CAIRN_SI32)), CAIRN_INVALID_ARGUMENT, "must be bool");
   assert_failure(INFER(argmax, &out, scalar(CAIRN_F32), I32_SCALAR(0)), CAIRN_INVALID_ARGUMENT, "rank 0");
 }
 

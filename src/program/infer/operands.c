@@ -86,6 +86,28 @@ cairn_status crn_infer_int_scalar(const crn_infer_args *args, int operand, int64
   return CAIRN_OK;
 }
 
+cairn_status crn_infer_single(const crn_infer_args *args, int operand) {
+  const crn_tensor *t = &args->operands[operand];
+  for (int i = 0; i < t->rank; i++) {
+    if (t->dims[i] == 1 || t->dims[i] == CAIRN_DYNAMIC) continue;
+    char text[CRN_SHAPE_TEXT];
+    return CRN_FAIL(INVALID_ARGUMENT, "%s: operand %d has shape %s, one element is needed", crn_infer_name(args), operand,
+                    crn_shape_text(t->dims, t->rank, text));
+  }
+  return CAIRN_OK;
+}
+
+cairn_status crn_infer_flag(const crn_infer_args *args, int operand, bool *out_value, bool *out_known) {
+  const crn_tensor *t = &args->operands[operand];
+  if (t->dtype != CAIRN_BOOL) {
+    return CRN_FAIL(INVALID_ARGUMENT, "%s: operand %d is %s, it must be bool", crn_infer_name(args), operand, cairn_dtype_name(t->dtype));
+  }
+  CRN_TRY(crn_infer_single(args, operand));
+  *out_known = t->data != NULL;
+  *out_value = *out_known && crn_load_i64(CAIRN_BOOL, t->data) != 0;
+  return CAIRN_OK;
+}
+
 cairn_status crn_infer_vector_of(const crn_infer_args *args, int operand, int n, int64_t *out_values, bool *out_known) {
   int count;
   int64_t values[CAIRN_MAX_RANK * 2];
@@ -145,6 +167,18 @@ static cairn_status merge_declared(const crn_infer_args *args, int result, cairn
   return CAIRN_OK;
 }
 
+// Whether the bytes of the known part can be counted. An empty tensor must not hide sizes whose product overflows, because
+// strides are computed from them.
+static bool is_possible(cairn_dtype dtype, int rank, const int64_t *dims) {
+  int64_t counted[CAIRN_MAX_RANK];
+  size_t bytes;
+  for (int i = 0; i < rank; i++) {
+    if (dims[i] < CAIRN_DYNAMIC) return false;
+    counted[i] = dims[i] < 1 ? 1 : dims[i];
+  }
+  return crn_shape_bytes(dtype, counted, rank, &bytes);
+}
+
 cairn_status crn_infer_finish(const crn_infer_args *args, int result, cairn_dtype dtype, int rank, const int64_t *dims) {
   if (rank < 0 || rank > CAIRN_MAX_RANK) {
     return CRN_FAIL(INVALID_ARGUMENT, "%s: result %d would have rank %d, at most %d is possible", crn_infer_name(args), result, rank,
@@ -153,10 +187,7 @@ cairn_status crn_infer_finish(const crn_infer_args *args, int result, cairn_dtyp
   int64_t merged[CAIRN_MAX_RANK] = {0};
   for (int i = 0; i < rank; i++) merged[i] = dims[i];
   CRN_TRY(merge_declared(args, result, dtype, rank, merged));
-  bool known = true;
-  for (int i = 0; i < rank; i++) known = known && merged[i] != CAIRN_DYNAMIC;
-  size_t bytes;
-  if (known && !crn_shape_bytes(dtype, merged, rank, &bytes)) {
+  if (!is_possible(dtype, rank, merged)) {
     char p[CRN_SHAPE_TEXT];
     return CRN_FAIL(OUT_OF_RANGE, "%s: result %d of shape %s and type %s is not possible in memory", crn_infer_name(args), result,
                     crn_shape_text(merged, rank, p), cairn_dtype_name(dtype));

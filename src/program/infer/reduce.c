@@ -52,9 +52,20 @@ static cairn_status places_along_axis(const crn_infer_args *args, int64_t size, 
 
 cairn_status crn_infer_argmax(const crn_infer_args *args) { return places_along_axis(args, 1, CAIRN_UI32); }
 
-cairn_status crn_infer_argsort(const crn_infer_args *args) { return places_along_axis(args, CAIRN_DYNAMIC, CAIRN_SI32); }
+// Operands 2 and 3: descending, stable.
+static cairn_status check_order(const crn_infer_args *args) {
+  bool flag, known;
+  CRN_TRY(crn_infer_arity(args, 4));
+  CRN_TRY(crn_infer_flag(args, 2, &flag, &known));
+  return crn_infer_flag(args, 3, &flag, &known);
+}
+
+cairn_status crn_infer_argsort(const crn_infer_args *args) {
+  CRN_TRY(check_order(args));
+  return places_along_axis(args, CAIRN_DYNAMIC, CAIRN_SI32);
+}
 
 cairn_status crn_infer_sort(const crn_infer_args *args) {
-  CRN_TRY(crn_infer_arity(args, 2));
-  return along_axis(args, 1, -1, args->operands[0].dtype);
+  CRN_TRY(check_order(args));
+  return along_axis(args, 1, CAIRN_DYNAMIC, args->operands[0].dtype);
 }

@@ -257,10 +257,7 @@ cairn_status crn_infer_range(const crn_infer_args *args) {
   bool known = true;
   for (int i = 0; i < 3; i++) {
     CRN_TRY(crn_infer_same_dtype(args, 0, i));
-    for (int d = 0; d < x[i].rank; d++) {
-      if (x[i].dims[d] == 1 || x[i].dims[d] == CAIRN_DYNAMIC) continue;
-      return CRN_FAIL(INVALID_ARGUMENT, "%s: operand %d must hold one number", crn_infer_name(args), i);
-    }
+    CRN_TRY(crn_infer_single(args, i));
     known = known && x[i].data && !x[i].packed;
   }
   if (!crn_dtype_is_float(x[0].dtype) && !crn_dtype_is_integer(x[0].dtype)) {

@@ -177,7 +177,7 @@ static void range_counts(void **state) {
   assert_int_equal(INFER(range, &out, scalar(CAIRN_SI32), scalar(CAIRN_SI32), scalar(CAIRN_SI32)), CAIRN_OK);
   assert_shape(&out, CAIRN_SI32, DIMS(ANY));
   assert_failure(INFER(range, &out, shaped(CAIRN_SI32, DIMS(2)), scalar(CAIRN_SI32), scalar(CAIRN_SI32)), CAIRN_INVALID_ARGUMENT,
-                 "one number");
+                 "one element");
 }
 
 int main(void) {

@@ -103,12 +103,9 @@ cairn_status crn_infer_pool(const crn_infer_args *args) {
     known = known && vector_known;
   }
   if (has_ceil) {
-    const crn_tensor *flag = &args->operands[4];
-    if (flag->dtype != CAIRN_BOOL) {
-      return CRN_FAIL(INVALID_ARGUMENT, "%s: operand 4 is %s, it must be bool", crn_infer_name(args), cairn_dtype_name(flag->dtype));
-    }
-    known = known && flag->data;
-    ceil = flag->data && crn_load_i64(CAIRN_BOOL, flag->data);
+    bool ceil_known;
+    CRN_TRY(crn_infer_flag(args, 4, &ceil, &ceil_known));
+    known = known && ceil_known;
   }
   dims[0] = x->dims[0];
   dims[1] = x->dims[1];
@@ -262,6 +259,7 @@ static cairn_status check_pad_amount(const crn_infer_args *args, int i, int64_t 
 cairn_status crn_infer_pad(const crn_infer_args *args) {
   CRN_TRY(crn_infer_arity(args, 3));
   CRN_TRY(crn_infer_same_dtype(args, 0, 2));
+  CRN_TRY(crn_infer_single(args, 2));
   if (args->mode < CRN_PAD_CIRCULAR || args->mode > CRN_PAD_SYMMETRIC) {
     return CRN_FAIL(INVALID_ARGUMENT, "%s: padding mode %d is not known, 0 to 4 are", crn_infer_name(args), args->mode);
   }

@@ -90,8 +90,11 @@ static bool hash_value(tmpl_value v, int depth, uint64_t *out) {
   switch (v.type) {
     case TMPL_LIST:
     case TMPL_DICT:
-    case TMPL_VIEW:
     case TMPL_MISSING: return false;
+    case TMPL_VIEW:
+      // Keys and items compare as sets do, values only with themselves.
+      *out = mix((uint64_t)(uintptr_t)v.view);
+      return v.view->kind == TMPL_VIEW_VALUES;
     case TMPL_UNDEFINED:
     case TMPL_NONE: return true;
     case TMPL_BOOL:

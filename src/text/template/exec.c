@@ -307,7 +307,7 @@ static cairn_status filter_loop(tmpl_render *r, const tmpl_for *loop, tmpl_value
   if (loop->needs_loop) keep_frames(previous);
   CRN_TRY(crn_tmpl_enter_scope(r, &loop->test_scope));
   crn_tmpl_frame_pop(r, previous);
-  return crn_tmpl_iter_make(r, next_filtered, "generator", *in_out, f, in_out);
+  return crn_tmpl_generator_make(r, next_filtered, "loop_filter", *in_out, f, in_out);
 }
 
 static cairn_status next_of_any(tmpl_render *r, tmpl_loop *state, tmpl_iter *it, tmpl_value *out, bool *out_done) {

@@ -299,5 +299,5 @@ FILTER_FN(unique) {
   CRN_TRY(crn_tmpl_getter_make(r, argv[1], !tmpl_flag(argv[0], false), &u->getter));
   CRN_TRY(crn_tmpl_dict_make(r, &u->seen));
   CRN_TRY(crn_tmpl_iter_start(r, v, &u->source));
-  return crn_tmpl_iter_make(r, next_unique, "generator", v, u, out);
+  return crn_tmpl_generator_make(r, next_unique, "sync_do_unique", v, u, out);
 }

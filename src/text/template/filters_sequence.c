@@ -80,7 +80,7 @@ static cairn_status next_pair(tmpl_render *r, tmpl_iter *it, tmpl_value *out, bo
 
 FILTER_FN(items) {
   UNUSED_ARGS;
-  return crn_tmpl_iter_make(r, next_pair, "generator", v, NULL, out);
+  return crn_tmpl_generator_make(r, next_pair, "do_items", v, NULL, out);
 }
 
 FILTER_FN(reverse) {
@@ -169,7 +169,7 @@ FILTER_FN(batch) {
   b->size = argv[0];
   b->fill = argv[1];
   CRN_TRY(crn_tmpl_iter_start(r, v, &b->source));
-  return crn_tmpl_iter_make(r, next_batch, "generator", v, b, out);
+  return crn_tmpl_generator_make(r, next_batch, "do_batch", v, b, out);
 }
 
 typedef struct slice_state {
@@ -208,5 +208,5 @@ FILTER_FN(slice) {
   CRN_TRY(crn_tmpl_alloc(r, 1, sizeof *s, &s));
   s->count = argv[0];
   s->fill = argv[1];
-  return crn_tmpl_iter_make(r, next_slice, "generator", v, s, out);
+  return crn_tmpl_generator_make(r, next_slice, "sync_do_slice", v, s, out);
 }

@@ -46,6 +46,7 @@ static cairn_status fill_dict(tmpl_render *r, const char *what, const tmpl_args 
   if (args->n_positional > 1) return crn_tmpl_fail(r, "%s expected at most 1 argument, got %zu", what, args->n_positional);
   if (args->n_positional) {
     tmpl_value from = args->positional[0];
+    if (from.type == TMPL_UNDEFINED) return crn_tmpl_undefined_fail(r, from);
     if (from.type == TMPL_DICT) {
       for (size_t i = 0; i < from.dict->size; i++) CRN_TRY(crn_tmpl_dict_set(r, d, from.dict->items[i].key, from.dict->items[i].value));
     } else {

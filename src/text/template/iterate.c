@@ -120,6 +120,12 @@ cairn_status crn_tmpl_iter_make(tmpl_render *r, tmpl_next_fn next, const char *t
   return CAIRN_OK;
 }
 
+cairn_status crn_tmpl_generator_make(tmpl_render *r, tmpl_next_fn next, const char *name, tmpl_value source, void *state, tmpl_value *out) {
+  CRN_TRY(crn_tmpl_iter_make(r, next, "generator", source, state, out));
+  out->iter->name = name;
+  return CAIRN_OK;
+}
+
 // --- backwards -------------------------------------------------------------------------------------------------------------------
 
 cairn_status crn_tmpl_item_at(tmpl_render *r, tmpl_value v, size_t at, tmpl_value *out) {
@@ -153,6 +159,7 @@ static cairn_status next_backwards(tmpl_render *r, tmpl_iter *it, tmpl_value *ou
 }
 
 cairn_status crn_tmpl_reversed(tmpl_render *r, tmpl_value v, tmpl_value *out, bool *out_ok) {
+  static const char *const of_views[] = {"dict_reversekeyiterator", "dict_reversevalueiterator", "dict_reverseitemiterator"};
   const char *name = "reversed";
   *out_ok = true;
   switch (v.type) {
@@ -160,9 +167,9 @@ cairn_status crn_tmpl_reversed(tmpl_render *r, tmpl_value v, tmpl_value *out, bo
     case TMPL_LIST: name = "list_reverseiterator"; break;
     case TMPL_RANGE: name = "range_iterator"; break;
     case TMPL_DICT: name = "dict_reversekeyiterator"; break;
+    case TMPL_VIEW: name = of_views[v.view->kind]; break;
     case TMPL_TUPLE:
-    case TMPL_STRING:
-    case TMPL_VIEW: break;
+    case TMPL_STRING: break;
     default: *out_ok = false; return CAIRN_OK;
   }
   size_t length;

@@ -43,6 +43,7 @@ static bool changes_object(tmpl_value object, const tmpl_str *name) {
 
 cairn_status crn_tmpl_attribute_only(tmpl_render *r, tmpl_value object, const tmpl_str *name, tmpl_value *out, bool *out_found) {
   *out_found = true;
+  if (is_private(name) && is_object_attribute(name) && object.type != TMPL_NAMESPACE) return unsafe(r, object, name, out);
   if (object.type == TMPL_UNDEFINED) return crn_tmpl_undefined_fail(r, object);
   if (object.type == TMPL_NAMESPACE) {
     const tmpl_pair *pair = crn_tmpl_dict_find_str(object.ns, name);
@@ -51,7 +52,7 @@ cairn_status crn_tmpl_attribute_only(tmpl_render *r, tmpl_value object, const tm
     if (pair) *out = pair->value;
     return CAIRN_OK;
   }
-  if (changes_object(object, name) || (is_private(name) && is_object_attribute(name))) return unsafe(r, object, name, out);
+  if (changes_object(object, name)) return unsafe(r, object, name, out);
   if (object.type == TMPL_LOOP) return crn_tmpl_loop_attribute(r, object.loop, name, out, out_found);
   return crn_tmpl_method_find(r, object, name, out, out_found);
 }

@@ -96,6 +96,13 @@ static cairn_status put_object(tmpl_render *r, tmpl_buffer *b, const char *name)
   return crn_tmpl_puts(r, b, " object at 0x7f0000000000>");
 }
 
+static cairn_status put_iterator(tmpl_render *r, tmpl_buffer *b, const tmpl_iter *it) {
+  if (!it->name) return put_object(r, b, it->type_name);
+  CRN_TRY(crn_tmpl_puts(r, b, "<generator object "));
+  CRN_TRY(crn_tmpl_puts(r, b, it->name));
+  return crn_tmpl_puts(r, b, " at 0x7f0000000000>");
+}
+
 static cairn_status put_macro(tmpl_render *r, tmpl_buffer *b, const tmpl_macro *macro) {
   const tmpl_str *name = macro->function->name;
   if (!name) return crn_tmpl_puts(r, b, "<Macro anonymous>");
@@ -155,7 +162,7 @@ static cairn_status put_repr(tmpl_render *r, tmpl_buffer *b, tmpl_value v, int d
     case TMPL_DICT: return put_dict(r, b, v.dict, depth + 1);
     case TMPL_RANGE: return put_range(r, b, v.range);
     case TMPL_VIEW: return put_view(r, b, v.view, depth + 1);
-    case TMPL_ITERATOR: return put_object(r, b, v.iter->type_name);
+    case TMPL_ITERATOR: return put_iterator(r, b, v.iter);
     case TMPL_NAMESPACE: return put_namespace(r, b, v.ns, depth + 1);
     case TMPL_MACRO: return put_macro(r, b, v.macro);
     case TMPL_LOOP: return put_loop(r, b, v.loop);

@@ -141,6 +141,7 @@ typedef cairn_status (*tmpl_next_fn)(tmpl_render *r, tmpl_iter *it, tmpl_value *
 struct tmpl_iter {
   tmpl_next_fn next;
   const char *type_name;  ///< Python's name of the type, for messages and printing
+  const char *name;       ///< of the function a generator belongs to; NULL for other iterators
   tmpl_value source;
   size_t at;
   void *state;  ///< of generators
@@ -269,8 +270,10 @@ bool crn_tmpl_is_iterable(tmpl_value v);
 cairn_status crn_tmpl_iter_next(tmpl_render *r, tmpl_iter *it, tmpl_value *out, bool *out_done);
 /// Everything an iteration over `v` gives, appended to `items`.
 cairn_status crn_tmpl_collect(tmpl_render *r, tmpl_value v, tmpl_items *items);
-/// A generator value.
+/// An iterator value.
 cairn_status crn_tmpl_iter_make(tmpl_render *r, tmpl_next_fn next, const char *type_name, tmpl_value source, void *state, tmpl_value *out);
+/// A generator value; `name` is what Python calls the function.
+cairn_status crn_tmpl_generator_make(tmpl_render *r, tmpl_next_fn next, const char *name, tmpl_value source, void *state, tmpl_value *out);
 /// reversed(v); `*out_ok` false when the type has no reverse order.
 cairn_status crn_tmpl_reversed(tmpl_render *r, tmpl_value v, tmpl_value *out, bool *out_ok);
 /// Item `at` (below the length) of a list, tuple, string or range.

@@ -39,6 +39,13 @@ cairn_status crn_ref_axes(const crn_kernel_args *args, int operand, int rank, bo
   return require_data(args, operand, known);
 }
 
+cairn_status crn_ref_flag(const crn_kernel_args *args, int operand, bool *out_value) {
+  crn_infer_args operands = crn_ref_operands(args);
+  bool known;
+  CRN_TRY(crn_infer_flag(&operands, operand, out_value, &known));
+  return require_data(args, operand, known);
+}
+
 cairn_status crn_ref_unpacked(const crn_kernel_args *args, int operand, crn_tensor *out_tensor) {
   const crn_tensor *x = &args->operands[operand];
   *out_tensor = *x;

@@ -23,12 +23,10 @@ static void pool_window(const pool_job *job, int64_t base, const int64_t *start,
   bool floats = crn_dtype_is_float(dtype), is_signed = crn_dtype_class_of(dtype) == CRN_CLASS_SINT, first = true;
   double total = 0;
   int64_t count = 0;
-  for (int64_t a = 0; a < job->size[0]; a++) {
-    for (int64_t b = 0; b < job->size[1]; b++) {
-      for (int64_t c = 0; c < job->size[2]; c++) {
-        int64_t z = start[0] + a * job->dilation[0], y = start[1] + b * job->dilation[1], x = start[2] + c * job->dilation[2];
-        // Only the last windows of ceil mode reach over the end.
-        if (z >= job->in[0] || y >= job->in[1] || x >= job->in[2]) continue;
+  // The last windows of ceil mode reach over the end: what is outside takes no part.
+  for (int64_t a = 0, z = start[0]; a < job->size[0] && z < job->in[0]; a++, z += job->dilation[0]) {
+    for (int64_t b = 0, y = start[1]; b < job->size[1] && y < job->in[1]; b++, y += job->dilation[1]) {
+      for (int64_t c = 0, x = start[2]; c < job->size[2] && x < job->in[2]; c++, x += job->dilation[2]) {
         const void *element = crn_tensor_at(job->x, base + z * job->in_step[0] + y * job->in_step[1] + x * job->in_step[2]);
         if (floats) {
           double v = crn_load_f64(dtype, element);

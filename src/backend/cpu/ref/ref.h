@@ -35,12 +35,14 @@ static inline crn_infer_args crn_ref_operands(const crn_kernel_args *args) {
   };
 }
 
-/// As crn_infer_int_vector, crn_infer_vector_of, crn_infer_int_scalar and crn_infer_axis, where the data must be known.
+/// As crn_infer_int_vector, crn_infer_vector_of, crn_infer_int_scalar, crn_infer_axis, crn_infer_axes and crn_infer_flag, where the data
+/// must be known.
 cairn_status crn_ref_int_vector(const crn_kernel_args *args, int operand, int64_t *out_values, int *out_n);
 cairn_status crn_ref_vector_of(const crn_kernel_args *args, int operand, int n, int64_t *out_values);
 cairn_status crn_ref_int_scalar(const crn_kernel_args *args, int operand, int64_t *out_value);
 cairn_status crn_ref_axis(const crn_kernel_args *args, int operand, int rank, int *out_axis);
 cairn_status crn_ref_axes(const crn_kernel_args *args, int operand, int rank, bool *out_mask);
+cairn_status crn_ref_flag(const crn_kernel_args *args, int operand, bool *out_value);
 
 /// An operand as a tensor with strides: a packed one is unpacked into scratch memory.
 cairn_status crn_ref_unpacked(const crn_kernel_args *args, int operand, crn_tensor *out_tensor);

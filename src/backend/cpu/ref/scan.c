@@ -85,7 +85,7 @@ cairn_status crn_ref_scan(const crn_kernel_args *args) {
   if (args->mode < CRN_COMBINE_SUM || args->mode > CRN_COMBINE_MAX) {
     return CRN_FAIL(INVALID_ARGUMENT, "%s: combiner %d is not known, 0 to 3 are", crn_ref_name(args), args->mode);
   }
-  job.reverse = args->n_operands > 2 && crn_load_i64(args->operands[2].dtype, args->operands[2].data) != 0;
+  CRN_TRY(crn_ref_flag(args, 2, &job.reverse));
   job.lines = crn_lines_along(x, job.out, axis);
   crn_pool_run(args->pool, job.lines.count, crn_move_grain(job.lines.length), scan_lines, &job);
   return CAIRN_OK;

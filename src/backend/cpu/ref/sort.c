@@ -84,7 +84,7 @@ static cairn_status sort_along(const crn_kernel_args *args, bool values) {
     return CRN_FAIL(UNSUPPORTED, "%s: operand 0 is %s, real numbers are needed", crn_ref_name(args), cairn_dtype_name(x->dtype));
   }
   if (crn_tensor_count(x) == 0) return CAIRN_OK;
-  job.descending = args->n_operands > 2 && crn_load_i64(args->operands[2].dtype, args->operands[2].data) != 0;
+  CRN_TRY(crn_ref_flag(args, 2, &job.descending));
   job.lines = crn_lines_along(x, out, axis);
   // The pool numbers its workers below its thread count, and a single line is handled by worker 0.
   size_t workers = job.lines.count > 1 ? (size_t)crn_pool_threads(args->pool) : 1, bytes;

@@ -38,6 +38,7 @@ cairn_status crn_model_load(crn_build *build, const json_t *json) {
 
 cairn_status crn_model_tokenize(crn_run *run, const char *text, size_t bytes) {
   if (!bytes) return CAIRN_OK;
+  if (bytes >= INT32_MAX) return CRN_FAIL(INVALID_ARGUMENT, "a normalized text of %zu bytes, less than %d expected", bytes, INT32_MAX);
   switch (run->tokenizer->model.kind) {
     case CRN_MODEL_BPE:
       return crn_bpe_tokenize(run, text, bytes);

@@ -73,9 +73,7 @@ done:
 
 // --- encoding --------------------------------------------------------------------------------------------------------
 
-static void offer(crn_best *target, double score, int32_t id, size_t start) {
-  if (target->start < 0 || score > target->score) *target = (crn_best){score, id, (int32_t)start};
-}
+static bool is_better(const crn_best *target, double score) { return target->start < 0 || score > target->score; }
 
 static cairn_status find_best(crn_run *run, const char *text, size_t bytes) {
   const crn_model *m = &run->tokenizer->model;
@@ -93,12 +91,14 @@ static cairn_status find_best(crn_run *run, const char *text, size_t bytes) {
       if (!node) break;
       int32_t id = m->trie.nodes[node].value;
       if (id < 0) continue;
-      offer(&best[at + 1], m->scores[id] + here, id, start);
+      double score = m->scores[id] + here;
+      if (is_better(&best[at + 1], score)) best[at + 1] = (crn_best){score, id, (int32_t)start};
       whole_char = whole_char || at + 1 - start == char_bytes;
     }
-    if (!whole_char) {
+    crn_best *behind = &best[start + char_bytes];
+    if (!whole_char && is_better(behind, m->unk_score + here)) {
       if (m->unk_id < 0) return CRN_FAIL(FAILED_PRECONDITION, "a character is not in the vocabulary and there is no unknown token");
-      offer(&best[start + char_bytes], m->unk_score + here, m->unk_id, start);
+      *behind = (crn_best){m->unk_score + here, m->unk_id, (int32_t)start};
     }
     start += char_bytes;
   }
