@@ -14,7 +14,7 @@ import sys
 import numpy as np
 from safetensors.numpy import save_file
 
-DTYPE = {"f32": np.float32, "f16": np.float16, "si32": np.int32, "ui32": np.uint32, "bool": np.bool_}
+DTYPE = {"f32": np.float32, "f16": np.float16, "si8": np.int8, "si32": np.int32, "ui32": np.uint32, "bool": np.bool_}
 
 
 class Graph:
@@ -191,6 +191,16 @@ def windows(em):
     return g
 
 
+def scalar_scale(em):
+    """A weight with one scale for the whole tensor, all three parameters scalars: static exports store embeddings so."""
+    g = Graph(em)
+    x = g.input("x", "si8", [[-128, -1, 0], [5, 64, 127]])
+    operands = [x, g.constant("f16", 0.25), g.constant("si8", 3), g.constant("f16", 1.5)]
+    (y,) = g.op("primitive.blockwise_shift_scale_v2", operands, [("f16", (x.np.astype(np.float32) - 3) * 0.25 + 1.5)])
+    g.output("y", y)
+    return g
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--tools", required=True)
@@ -198,7 +208,7 @@ def main():
     args = p.parse_args()
     sys.path.insert(0, args.tools)
     import encode_min
-    for case in (plain_float, plain_int, plain_bool, tokens_and_layouts, windows):
+    for case in (plain_float, plain_int, plain_bool, tokens_and_layouts, windows, scalar_scale):
         case(encode_min).write(args.out, "made_" + case.__name__)
 
 

@@ -42,7 +42,8 @@ CAIRN_API int32_t cairn_tokenizer_vocab_size(const cairn_tokenizer *tokenizer);
 CAIRN_API cairn_status cairn_tokenizer_encode(const cairn_tokenizer *tokenizer, const char *text, size_t text_bytes,
                                               bool add_special_tokens, int32_t *out_ids, size_t capacity, size_t *out_count);
 
-/// As cairn_tokenizer_encode for a pair of texts; `out_type_ids` (may be NULL) gets 0 or 1 per id.
+/// As cairn_tokenizer_encode for a pair of texts (`pair` NULL: one text); `out_type_ids` (may be NULL) gets the number of
+/// the text, or what the post-processor says instead, per id.
 CAIRN_API cairn_status cairn_tokenizer_encode_pair(const cairn_tokenizer *tokenizer, const char *text, size_t text_bytes,
                                                    const char *pair, size_t pair_bytes, bool add_special_tokens, int32_t *out_ids,
                                                    int32_t *out_type_ids, size_t capacity, size_t *out_count);
@@ -60,6 +61,10 @@ CAIRN_API const char *cairn_tokenizer_token(const cairn_tokenizer *tokenizer, in
 
 /// Whether the id is an added token marked special.
 CAIRN_API bool cairn_tokenizer_is_special(const cairn_tokenizer *tokenizer, int32_t id);
+
+/// The text of a special token by its role ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token",
+/// "mask_token") as the files beside the tokenizer name it, NULL when they do not. Owner: borrowed.
+CAIRN_API const char *cairn_tokenizer_role(const cairn_tokenizer *tokenizer, const char *role);
 
 // --- streamed detokenization --------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ static void test_status(void **state) {
   assert_true(crn_starts_with(text, "no thing (note 0; note 1;"));
   assert_null(strstr(text, "note 8"));
   // Quoting the previous message must not overwrite it while it is read.
-  CRN_FAIL(INTERNAL, "again: %s", cairn_last_error()->message);
+  assert_int_equal(CRN_FAIL(INTERNAL, "again: %s", cairn_last_error()->message), CAIRN_INTERNAL);
   assert_string_equal(cairn_last_error()->message, "again: no thing");
   char small[4];
   assert_true(cairn_last_error_text(small, sizeof small) > 4);

@@ -18,7 +18,8 @@ void crn_error_restore(cairn_status code, const char *message);
 void crn_error_clear(void);
 
 /// `return CRN_FAIL(INVALID_ARGUMENT, "input '%s' has rank %d, expected %d", ...)`
-#define CRN_FAIL(code, ...) crn_fail(CAIRN_##code, __FILE__, __LINE__, __VA_ARGS__)
+/// The comma shows the compiler that the value is the code: it then knows that results stay unset only on failure.
+#define CRN_FAIL(code, ...) (crn_fail(CAIRN_##code, __FILE__, __LINE__, __VA_ARGS__), CAIRN_##code)
 
 /// Evaluates an expression of type cairn_status and returns it from the function when it failed.
 #define CRN_TRY(expr)                        \

@@ -133,7 +133,7 @@ static line_result handle_command(chat *c, const char *line) {
     if (cairn_llm_reset(c->llm, 0) != CAIRN_OK || start_over(c) != CAIRN_OK) return LINE_FAILED;
     if (c->interactive) crn_tool_note(c->stream.t, "(the conversation is forgotten)");
   } else {
-    if (strcmp(line, "/help")) crn_tool_warn(c->stream.t, "'%s' is no command", line);
+    if (strcmp(line, "/help") != 0) crn_tool_warn(c->stream.t, "'%s' is no command", line);
     fprintf(stderr, "%s\n", g_help);
   }
   return LINE_DONE;

@@ -8,7 +8,7 @@ static int run_completion(crn_tool *t, const void *values) {
   (void)values;
   int n;
   const crn_tool_command *const *commands = crn_tool_commands(&n);
-  if (strcmp(t->positionals[0], "bash"))
+  if (strcmp(t->positionals[0], "bash") != 0)
     return crn_tool_usage_error(t, "'%s' is no shell with completion; there is bash", t->positionals[0]);
   return crn_tool_flush(t, crn_tool_result(t, crn_tool_completion_bash(t, commands, n)));
 }

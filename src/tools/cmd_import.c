@@ -46,7 +46,7 @@ static int run_import(crn_tool *t, const void *values) {
   crn_import_report report;
   if (o->check && o->output) return crn_tool_usage_error(t, "--check writes nothing; leave -o out");
   if (o->output) {
-    CRN_FAIL(UNSUPPORTED,
+    (void)CRN_FAIL(UNSUPPORTED,
              "-o: this version cannot write .aimodel files yet. Imported models run directly: give the file itself to cairn generate, "
              "chat, run or inspect");
     return crn_tool_fail(t);

@@ -121,7 +121,7 @@ static cairn_status check_request(const crn_runner_options *o) {
   if ((o->prompt != NULL) + (o->prompt_file != NULL) + (o->raw_tokens != NULL) > 1)
     return CRN_FAIL(INVALID_ARGUMENT, "Only one of --prompt, --prompt-file, or --raw-tokens may be specified");
   bool greedy = !strcmp(o->sampling_strategy, "greedy");
-  if (!greedy && strcmp(o->sampling_strategy, "temperature"))
+  if (!greedy && strcmp(o->sampling_strategy, "temperature") != 0)
     return CRN_FAIL(INVALID_ARGUMENT, "Unknown sampling strategy '%s'\nValid options: 'temperature', 'greedy'", o->sampling_strategy);
   if (greedy && (o->top_k.given || o->top_p.given || o->min_p.given))
     return CRN_FAIL(INVALID_ARGUMENT,
@@ -240,12 +240,13 @@ static cairn_status encode_prompt(crn_runner *r, const crn_str *text) {
 // --- generating -------------------------------------------------------------------------------------------------------
 
 static cairn_sampling sampling_of(const crn_runner_options *o) {
-  crn_generation_values v = {.temperature = {.value = strcmp(o->sampling_strategy, "greedy") ? o->temperature.value : 0, .given = true},
-                             .top_k = o->top_k,
-                             .top_p = o->top_p,
-                             .min_p = o->min_p,
-                             .repetition_penalty = o->penalty,
-                             .repetition_window = o->penalty_window};
+  crn_generation_values v = {
+      .temperature = {.value = strcmp(o->sampling_strategy, "greedy") != 0 ? o->temperature.value : 0, .given = true},
+      .top_k = o->top_k,
+      .top_p = o->top_p,
+      .min_p = o->min_p,
+      .repetition_penalty = o->penalty,
+      .repetition_window = o->penalty_window};
   return crn_generation_sampling(&v);
 }
 

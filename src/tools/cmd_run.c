@@ -116,7 +116,7 @@ typedef struct run_job {
 static cairn_status open_model(run_job *job) {
   crn_source source;
   cairn_model_options options = {.strict_hash = job->o->strict_hash, .progress = crn_tool_progress_callback, .progress_user = job->t};
-  if (job->o->composites) options.composites = strcmp(job->o->composites, "body") ? CAIRN_COMPOSITES_FAST : CAIRN_COMPOSITES_BODY;
+  if (job->o->composites) options.composites = strcmp(job->o->composites, "body") != 0 ? CAIRN_COMPOSITES_FAST : CAIRN_COMPOSITES_BODY;
   if (job->watch.print || job->watch.dump) {
     options.trace = crn_run_watch_op;
     options.trace_user = &job->watch;
@@ -213,7 +213,7 @@ static int run_run(crn_tool *t, const void *values) {
                  .results.t = t,
                  .watch = {.print = o->trace_ops ? o->json ? stderr : stdout : NULL, .dump = o->dump, .many_steps = o->steps.given}};
   cairn_status status = crn_tool_open_context(t);
-  if (status == CAIRN_OK && strcmp(o->precision, "exact"))
+  if (status == CAIRN_OK && strcmp(o->precision, "exact") != 0)
     status = CRN_FAIL(UNSUPPORTED, "--precision %s is not built in this version; exact is", o->precision);
   if (status == CAIRN_OK) status = open_model(&job);
   if (status == CAIRN_OK) status = prepare(&job);

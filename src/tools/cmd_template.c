@@ -37,7 +37,7 @@ static cairn_status make_variables(const json_t *input, const crn_template_sourc
       json_object_set_new(all, "add_generation_prompt", json_false()))
     return out_of_memory();
   json_object_foreach((json_t *)input, key, value) {
-    if (strcmp(key, "variables") && json_object_set(all, key, value)) return out_of_memory();
+    if (strcmp(key, "variables") != 0 && json_object_set(all, key, value)) return out_of_memory();
   }
   json_t *variables = json_object_get(input, "variables");
   if (variables && !json_is_null(variables)) {
@@ -65,7 +65,7 @@ static cairn_status render(const cairn_template *compiled, const json_t *variabl
 static cairn_status read_input(const char *path, json_t **out) {
   crn_str text;
   crn_str_initialize(&text, NULL);
-  const char *what = path && strcmp(path, "-") ? path : "stdin";
+  const char *what = path && strcmp(path, "-") != 0 ? path : "stdin";
   cairn_status status = crn_tool_read(path, &text);
   if (status == CAIRN_OK) status = crn_tool_parse_json(text.data, text.size, what, out);
   if (status == CAIRN_OK && !json_is_object(*out)) status = CRN_FAIL(CORRUPT, "%s: a JSON object with 'messages' is expected", what);

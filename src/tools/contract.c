@@ -106,7 +106,7 @@ static cairn_status compare_value(comparison *c, const char *what, const json_t 
     goto done;
   }
   CRN_TRY_GOTO(crn_describe_type(&b, found));
-  if (strcmp(a.data, b.data)) status = differ(c, "%s '%s': expected %s, found %s", what, found->name, a.data, b.data);
+  if (strcmp(a.data, b.data) != 0) status = differ(c, "%s '%s': expected %s, found %s", what, found->name, a.data, b.data);
 done:
   crn_str_deinitialize(&a);
   crn_str_deinitialize(&b);
@@ -199,7 +199,7 @@ static cairn_status check_header(const char *path, const json_t *root, json_t **
   const char *format = "";
   int64_t version = 0;
   CRN_TRY(crn_json_string(root, path, "format", true, &format));
-  if (strcmp(format, g_format)) return CRN_FAIL(CORRUPT, "%s: format is '%s', a contract has '%s'", path, format, g_format);
+  if (strcmp(format, g_format) != 0) return CRN_FAIL(CORRUPT, "%s: format is '%s', a contract has '%s'", path, format, g_format);
   CRN_TRY(crn_json_int(root, path, "version", true, &version));
   if (version != CONTRACT_VERSION)
     return CRN_FAIL(INCOMPATIBLE, "%s: contract version %lld, this cairn reads %d", path, (long long)version, CONTRACT_VERSION);

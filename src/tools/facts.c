@@ -48,7 +48,7 @@ cairn_status crn_facts_open(crn_tool *t, const char *path, const char *role, crn
   CRN_TRY_GOTO(cairn_asset_count_operations(out->asset, take_op, &g));
   CRN_TRY_GOTO(cairn_asset_visit_weights(out->asset, take_weight, &g));
   out->n_functions = cairn_asset_function_count(out->asset);
-  CRN_TRY_GOTO(crn_arena_array(t->arena, (size_t)out->n_functions, sizeof *out->functions, &out->functions));
+  CRN_TRY_GOTO(crn_arena_array(t->arena, (size_t)out->n_functions, sizeof(void *), &out->functions));
   for (int i = 0; i < out->n_functions; i++) out->functions[i] = cairn_asset_function(out->asset, i);
 done:
   if (status != CAIRN_OK) crn_facts_close(out);

@@ -49,7 +49,7 @@ static void print_options(const crn_tool_option *options, int n) {
   const char *group = NULL;
   for (int i = 0; i < n; i++) {
     if (!options[i].group) continue;
-    if (!group || strcmp(group, options[i].group)) printf("\n%s\n", options[i].group);
+    if (!group || strcmp(group, options[i].group) != 0) printf("\n%s\n", options[i].group);
     group = options[i].group;
     print_option(&options[i]);
   }

@@ -34,7 +34,7 @@ cairn_status crn_import_report_open(crn_tool *t, const char *path, const cairn_m
   out->imported.program = NULL;  // taken over by the next call, whatever comes of it
   CRN_TRY_GOTO(crn_model_create_from_program(t->context, program, options, &out->model));
   out->n_functions = cairn_model_function_count(out->model);
-  CRN_TRY_GOTO(crn_arena_array(t->arena, (size_t)out->n_functions, sizeof *out->functions, &out->functions));
+  CRN_TRY_GOTO(crn_arena_array(t->arena, (size_t)out->n_functions, sizeof(void *), &out->functions));
   for (int i = 0; i < out->n_functions; i++) out->functions[i] = cairn_model_function_info(out->model, i);
 done:
   if (status != CAIRN_OK) crn_import_report_close(out);

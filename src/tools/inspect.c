@@ -46,7 +46,7 @@ static cairn_status open_bundle(crn_tool *t, subject *s, const char *path, const
   for (int pass = 0; pass < 2; pass++) {
     for (int i = 0; i < cairn_bundle_asset_count(s->bundle); i++) {
       const char *role = cairn_bundle_asset_role(s->bundle, i);
-      if ((strcmp(role, "main") == 0) != (pass == 0) || (only && strcmp(only, role))) continue;
+      if ((strcmp(role, "main") == 0) != (pass == 0) || (only && strcmp(only, role) != 0)) continue;
       found = true;
       CRN_TRY(add_component(t, s, role));
     }

@@ -240,7 +240,7 @@ int crn_inspect_import(crn_tool *t, const crn_source *source, const crn_inspect_
   crn_import_report report;
   if (o->component) return crn_tool_usage_error(t, "--component belongs to bundles; '%s' is one file", source->path);
   if (o->ir) {
-    CRN_FAIL(UNSUPPORTED, "--ir shows the stored program of an .aimodel; a GGUF file stores none");
+    (void)CRN_FAIL(UNSUPPORTED, "--ir shows the stored program of an .aimodel; a GGUF file stores none");
     return crn_tool_fail(t);
   }
   if (crn_gguf_open(NULL, source->path, &file) != CAIRN_OK) return crn_tool_fail(t);

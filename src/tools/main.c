@@ -15,7 +15,7 @@ static const crn_tool_command *const g_commands[] = {
     &crn_command_run,      &crn_command_generate, &crn_command_chat,       &crn_command_inspect, &crn_command_import,
     &crn_command_tokenize, &crn_command_template, &crn_command_completion, &crn_command_version,
 };
-enum { N_COMMANDS = sizeof g_commands / sizeof *g_commands };
+enum { N_COMMANDS = sizeof g_commands / sizeof g_commands[0] };
 
 const crn_tool_command *const *crn_tool_commands(int *out_n) {
   *out_n = N_COMMANDS;

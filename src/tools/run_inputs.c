@@ -141,7 +141,7 @@ cairn_status crn_run_read_inputs(const crn_run_io *io, int64_t step, crn_run_arr
 // "name=2,1,?…": the dims after '='. False when `text` is for another state.
 static bool shape_is_for(const char *text, const char *name, const char **out_dims) {
   size_t n = strlen(name);
-  if (strncmp(text, name, n) || text[n] != '=') return false;
+  if (strncmp(text, name, n) != 0 || text[n] != '=') return false;
   *out_dims = text + n + 1;
   return true;
 }

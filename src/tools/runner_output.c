@@ -9,7 +9,7 @@
 enum { PRINTED_CANDIDATES = 5, MAX_CANDIDATES = 20, WHOLE_ROWS = -1 };
 
 int crn_runner_row_length(const crn_runner_options *o) {
-  return strcmp(o->save_logits_length, "full") ? atoi(o->save_logits_length) : WHOLE_ROWS;
+  return strcmp(o->save_logits_length, "full") != 0 ? atoi(o->save_logits_length) : WHOLE_ROWS;
 }
 
 bool crn_runner_wants_logits(const crn_runner_options *o) { return o->print_logits || o->save_logits; }

@@ -3,6 +3,7 @@
 Every test module runs alone: python3 test_run.py. CAIRN_PROGRAM names the program (default: cairn of the build folder).
 With UPDATE_EXPECTED=1 the expected files are rewritten instead of compared; look at the difference before keeping it.
 """
+
 import json
 import os
 import shutil
@@ -40,10 +41,13 @@ class CliTest(unittest.TestCase):
         """Runs the program in the tests folder. Checks the exit code, returns (stdout, stderr)."""
         variables = {k: v for k, v in os.environ.items() if not k.startswith(("CAIRN_", "COREAI_"))}
         variables.update(environment or {}, LC_ALL="C.UTF-8")
-        done = subprocess.run([program, *arguments], input=stdin.encode(), capture_output=True, cwd=TESTS,
-                              env=variables, timeout=240)
+        done = subprocess.run(
+            [program, *arguments], input=stdin.encode(), capture_output=True, cwd=TESTS, env=variables, timeout=240
+        )
         out, err = done.stdout.decode(), done.stderr.decode()
-        self.assertEqual(done.returncode, code, "%s\nstdout: %s\nstderr: %s" % (" ".join(arguments), out[-2000:], err[-2000:]))
+        self.assertEqual(
+            done.returncode, code, "%s\nstdout: %s\nstderr: %s" % (" ".join(arguments), out[-2000:], err[-2000:])
+        )
         return out, err
 
     def json(self, *arguments, **options):

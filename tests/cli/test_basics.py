@@ -1,4 +1,5 @@
 """Help, versions, bad usage, completion: what everybody meets first."""
+
 import subprocess
 
 import cli
@@ -69,8 +70,12 @@ class Usage(cli.CliTest):
         self.check(["run", "a", "--steps", "many"], "--steps must be a whole number, not 'many'")
         self.check(["run", "a", "--steps", "0"], "--steps must be at least 1, not '0'")
         self.check(["run", "a", "--device", "gpu"], "--device must be one of cpu, not 'gpu'")
-        self.check(["generate", "a", "--prompt", "x", "--temperature", "warm"], "--temperature must be a number, not 'warm'")
-        self.check(["generate", "a", "--prompt", "x", "--top-p", "1.5"], "--top-p must be above 0 and at most 1, not '1.5'")
+        self.check(
+            ["generate", "a", "--prompt", "x", "--temperature", "warm"], "--temperature must be a number, not 'warm'"
+        )
+        self.check(
+            ["generate", "a", "--prompt", "x", "--top-p", "1.5"], "--top-p must be above 0 and at most 1, not '1.5'"
+        )
         self.check(["import", "a", "--check", "-o", "b"], "--check writes nothing; leave -o out")
         self.check(["completion", "fish"], "'fish' is no shell with completion; there is bash")
 
@@ -84,7 +89,15 @@ class Usage(cli.CliTest):
         self.fails("run", "-q", "--", "--missing", code=1)
 
     def test_missing_file(self):
-        for command in (["inspect"], ["run"], ["generate", "--prompt", "x"], ["chat"], ["tokenize"], ["template"], ["import"]):
+        for command in (
+            ["inspect"],
+            ["run"],
+            ["generate", "--prompt", "x"],
+            ["chat"],
+            ["tokenize"],
+            ["template"],
+            ["import"],
+        ):
             err = self.fails(command[0], "no/such/model", *command[1:], code=1, stdin="{}")
             self.assertIn("no/such/model", err)
             self.assertNotIn("usage", err)
@@ -109,8 +122,13 @@ class Completion(cli.CliTest):
         words = line.split(" ")
         script = self.write("completion.bash", self.cairn("completion", "bash")[0])
         code = "source %s; COMP_WORDS=(%s); COMP_CWORD=%d; _cairn; printf '%%s\\n' \"${COMPREPLY[@]}\"" % (
-            script, " ".join("'%s'" % w for w in words), len(words) - 1)
-        return subprocess.run(["bash", "-c", code], capture_output=True, check=True, cwd=cli.TESTS).stdout.decode().split()
+            script,
+            " ".join("'%s'" % w for w in words),
+            len(words) - 1,
+        )
+        return (
+            subprocess.run(["bash", "-c", code], capture_output=True, check=True, cwd=cli.TESTS).stdout.decode().split()
+        )
 
     def test_commands(self):
         self.assertEqual(self.complete("cairn in"), ["inspect"])

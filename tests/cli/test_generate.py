@@ -1,4 +1,5 @@
 """cairn generate and cairn chat on a tiny bundle with random weights."""
+
 import json
 import os
 import pty
@@ -31,12 +32,16 @@ class Generate(GenerateTest):
         self.assertEqual(document["tokens"], GREEDY)
         self.assertEqual(document["stop_reason"], "max_tokens")
         self.assertEqual(document["prefix_hit"], 0)
-        self.assertEqual((document["engine"], document["precision"], document["prompt_form"]), ("sequential", "exact", "tokens"))
+        self.assertEqual(
+            (document["engine"], document["precision"], document["prompt_form"]), ("sequential", "exact", "tokens")
+        )
         timing = document["timing"]
         self.assertEqual(set(timing), {"load_s", "prefill_s", "prefill_tokens", "decode_s", "decode_tokens"})
         self.assertEqual((timing["prefill_tokens"], timing["decode_tokens"]), (9, 11))
         self.assertIn("engine", [d["what"] for d in document["decisions"]])
-        self.assertEqual(document["text"], self.cairn("tokenize", cli.BUNDLE, "-d", "--skip-special-tokens", *map(str, GREEDY))[0])
+        self.assertEqual(
+            document["text"], self.cairn("tokenize", cli.BUNDLE, "-d", "--skip-special-tokens", *map(str, GREEDY))[0]
+        )
 
     def test_text_is_streamed_to_stdout(self):
         tokens = self.tokens(PROMPT)
@@ -50,7 +55,10 @@ class Generate(GenerateTest):
     def test_prompts(self):
         with_template = self.generate("--prompt", "Hi", "--max-tokens", "1")
         rendered = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
-        self.assertEqual(with_template["prompt_tokens"], self.json("tokenize", cli.BUNDLE, "--json", "--no-special-tokens", stdin=rendered)["ids"])
+        self.assertEqual(
+            with_template["prompt_tokens"],
+            self.json("tokenize", cli.BUNDLE, "--json", "--no-special-tokens", stdin=rendered)["ids"],
+        )
         self.assertEqual(with_template["prompt_form"], "template")
         plain = self.generate("--prompt", "Hi", "--max-tokens", "1", "--no-template")
         self.assertEqual(plain["prompt_tokens"], self.json("tokenize", cli.BUNDLE, "Hi", "--json")["ids"])
@@ -66,9 +74,21 @@ class Generate(GenerateTest):
         self.assertIn("tokenizer", self.fails("generate", asset, "--prompt", "Hi", "-q", code=1))
 
     def test_gguf(self):
-        document = self.json("generate", "data/gguf/f16.gguf", "--raw-tokens", self.tokens([1, 2, 3]), "--max-tokens", "4", "--json")
+        document = self.json(
+            "generate", "data/gguf/f16.gguf", "--raw-tokens", self.tokens([1, 2, 3]), "--max-tokens", "4", "--json"
+        )
         self.assertEqual(len(document["tokens"]), 4)
-        again = self.json("generate", "data/gguf/f16.gguf", "--raw-tokens", self.tokens([1, 2, 3]), "--max-tokens", "4", "--json", "--prefill-chunk", "2")
+        again = self.json(
+            "generate",
+            "data/gguf/f16.gguf",
+            "--raw-tokens",
+            self.tokens([1, 2, 3]),
+            "--max-tokens",
+            "4",
+            "--json",
+            "--prefill-chunk",
+            "2",
+        )
         self.assertEqual(again["tokens"], document["tokens"])
 
     def test_max_tokens_zero(self):
@@ -84,21 +104,41 @@ class Generate(GenerateTest):
         self.assertNotEqual(first["tokens"], self.generate(*flags, "--seed", "2")["tokens"])
         self.assertNotEqual(first["tokens"], GREEDY)
         for greedy in (["--greedy"], ["--temperature", "0"], ["--temperature", "3", "--top-k", "1"]):
-            self.assertEqual(self.generate("--raw-tokens", tokens, "--max-tokens", "12", *greedy)["tokens"], GREEDY, greedy)
+            self.assertEqual(
+                self.generate("--raw-tokens", tokens, "--max-tokens", "12", *greedy)["tokens"], GREEDY, greedy
+            )
         # Filters alone ask for sampling.
-        self.assertEqual(self.generate("--raw-tokens", tokens, "--max-tokens", "2", "--top-k", "300", "--seed", "7")["seed"], 7)
+        self.assertEqual(
+            self.generate("--raw-tokens", tokens, "--max-tokens", "2", "--top-k", "300", "--seed", "7")["seed"], 7
+        )
         self.assertEqual(self.generate("--raw-tokens", tokens, "--max-tokens", "2", "--seed", "7")["seed"], 0)
-        penalised = self.generate("--raw-tokens", tokens, "--max-tokens", "12", "--repetition-penalty", "1000")["tokens"]
+        penalised = self.generate("--raw-tokens", tokens, "--max-tokens", "12", "--repetition-penalty", "1000")[
+            "tokens"
+        ]
         self.assertEqual(len(set(penalised)), 12)
 
     def test_stop(self):
         # Sampled text that contains a stop text ends before it.
-        flags = ["--raw-tokens", self.tokens(PROMPT), "--max-tokens", "30", "--temperature", "3", "--seed", "3", "--ignore-eos"]
+        flags = [
+            "--raw-tokens",
+            self.tokens(PROMPT),
+            "--max-tokens",
+            "30",
+            "--temperature",
+            "3",
+            "--seed",
+            "3",
+            "--ignore-eos",
+        ]
         whole = self.generate(*flags)["text"]
-        stop = next(whole[i:i + 2] for i in range(4, len(whole) - 2) if whole.isprintable() or "\ufffd" not in whole[i:i + 2])
+        stop = next(
+            whole[i : i + 2]
+            for i in range(4, len(whole) - 2)
+            if whole.isprintable() or "\ufffd" not in whole[i : i + 2]
+        )
         cut = self.generate(*flags, "--stop", stop)
         self.assertEqual(cut["stop_reason"], "stop_sequence")
-        self.assertEqual(cut["text"], whole[:whole.index(stop)])
+        self.assertEqual(cut["text"], whole[: whole.index(stop)])
         self.assertEqual(cut["stop_text"], stop)
 
     def test_context(self):
@@ -111,8 +151,12 @@ class Generate(GenerateTest):
     def test_kv(self):
         tokens = self.tokens(PROMPT)
         for kv in (["auto"], ["growing", "--kv-capacity", "4"], ["fixed", "--kv-capacity", "64"]):
-            self.assertEqual(self.generate("--raw-tokens", tokens, "--max-tokens", "12", "--kv", *kv)["tokens"], GREEDY, kv)
-        self.assertEqual(self.generate("--raw-tokens", tokens, "--max-tokens", "12", "--prefill-chunk", "4")["tokens"], GREEDY)
+            self.assertEqual(
+                self.generate("--raw-tokens", tokens, "--max-tokens", "12", "--kv", *kv)["tokens"], GREEDY, kv
+            )
+        self.assertEqual(
+            self.generate("--raw-tokens", tokens, "--max-tokens", "12", "--prefill-chunk", "4")["tokens"], GREEDY
+        )
 
 
 class Logits(GenerateTest):
@@ -124,7 +168,7 @@ class Logits(GenerateTest):
         rows = {}
         for name, (_, shape, values) in arrays.items():
             self.assertEqual(shape[1], VOCABULARY)
-            rows[name] = [values[i * VOCABULARY:(i + 1) * VOCABULARY] for i in range(shape[0])]
+            rows[name] = [values[i * VOCABULARY : (i + 1) * VOCABULARY] for i in range(shape[0])]
         return document, rows["prefill"], rows["decode"]
 
     def best(self, row):
@@ -137,7 +181,9 @@ class Logits(GenerateTest):
 
     def test_forced_tokens(self):
         forced = [5, 17, 300]
-        document, prefill, decode = self.rows(["--raw-tokens", self.tokens(PROMPT), "--force", self.tokens(forced, "forced.json")])
+        document, prefill, decode = self.rows(
+            ["--raw-tokens", self.tokens(PROMPT), "--force", self.tokens(forced, "forced.json")]
+        )
         self.assertEqual(document["tokens"], forced)
         self.assertEqual((len(prefill), len(decode)), (9, 3))
         # The same tokens as a prompt give the same rows.
@@ -149,21 +195,43 @@ class Logits(GenerateTest):
 class Mistakes(GenerateTest):
     def test_usage(self):
         tokens = self.tokens(PROMPT)
-        for arguments in ([], ["--prompt", "a", "--raw-tokens", tokens], ["--prompt", "a", "--prompt-file", "b"], ["--raw-tokens", tokens, "--no-template"],
-                          ["--prompt", "a", "--greedy", "--top-k", "3"], ["--prompt", "a", "--greedy", "--temperature", "1"],
-                          ["--prompt", "a", "--repetition-penalty-window", "3"], ["--prompt", "a", "--repetition-penalty", "0.5"],
-                          ["--prompt", "a", "--engine", "warp"], ["--prompt", "a", "--kv", "big"], ["--prompt", "a", "--max-tokens", "-1"],
-                          ["--prompt", "a", "--temperature", "-1"], ["--prompt", "a", "--top-p", "0"]):
+        for arguments in (
+            [],
+            ["--prompt", "a", "--raw-tokens", tokens],
+            ["--prompt", "a", "--prompt-file", "b"],
+            ["--raw-tokens", tokens, "--no-template"],
+            ["--prompt", "a", "--greedy", "--top-k", "3"],
+            ["--prompt", "a", "--greedy", "--temperature", "1"],
+            ["--prompt", "a", "--repetition-penalty-window", "3"],
+            ["--prompt", "a", "--repetition-penalty", "0.5"],
+            ["--prompt", "a", "--engine", "warp"],
+            ["--prompt", "a", "--kv", "big"],
+            ["--prompt", "a", "--max-tokens", "-1"],
+            ["--prompt", "a", "--temperature", "-1"],
+            ["--prompt", "a", "--top-p", "0"],
+        ):
             self.fails("generate", cli.BUNDLE, *arguments, code=64)
 
     def test_raw_token_files(self):
         for text in ('{"x":1}', '{"tokens":[1,"a"]}', '{"tokens":3}', "[1]", "nonsense"):
             err = self.fails("generate", cli.BUNDLE, "--raw-tokens", self.write("bad.json", text), code=1)
             self.assertIn("bad.json", err)
-        self.assertIn('{"tokens": [1, 2, 3]}', self.fails("generate", cli.BUNDLE, "--raw-tokens", self.write("bad.json", '{"x":1}'), code=1))
+        self.assertIn(
+            '{"tokens": [1, 2, 3]}',
+            self.fails("generate", cli.BUNDLE, "--raw-tokens", self.write("bad.json", '{"x":1}'), code=1),
+        )
         self.assertIn("empty", self.fails("generate", cli.BUNDLE, "--raw-tokens", self.tokens([]), code=1))
         self.assertIn("9999", self.fails("generate", cli.BUNDLE, "--raw-tokens", self.tokens([1, 9999]), code=1))
-        out, _ = self.cairn("generate", cli.BUNDLE, "--raw-tokens", "/dev/stdin", "--max-tokens", "1", "-q", stdin=json.dumps({"tokens": PROMPT}))
+        out, _ = self.cairn(
+            "generate",
+            cli.BUNDLE,
+            "--raw-tokens",
+            "/dev/stdin",
+            "--max-tokens",
+            "1",
+            "-q",
+            stdin=json.dumps({"tokens": PROMPT}),
+        )
         self.assertNotEqual(out, "")
         self.assertIn("missing.json", self.fails("generate", cli.BUNDLE, "--raw-tokens", "missing.json", code=1))
 
@@ -171,17 +239,38 @@ class Mistakes(GenerateTest):
         tokens = self.tokens(PROMPT)
         for flags in (["--engine", "pipelined"], ["--engine", "static-shape"], ["--kv", "paged"], ["--kv", "chunked"]):
             self.assertIn(flags[1], self.fails("generate", cli.BUNDLE, "--raw-tokens", tokens, *flags, code=1))
-        self.assertIn("--kv-page", self.fails("generate", cli.BUNDLE, "--raw-tokens", tokens, "--kv-page", "16", code=1))
-        self.assertIn("--kv-window", self.fails("generate", cli.BUNDLE, "--raw-tokens", tokens, "--kv-window", "16", code=1))
+        self.assertIn(
+            "--kv-page", self.fails("generate", cli.BUNDLE, "--raw-tokens", tokens, "--kv-page", "16", code=1)
+        )
+        self.assertIn(
+            "--kv-window", self.fails("generate", cli.BUNDLE, "--raw-tokens", tokens, "--kv-window", "16", code=1)
+        )
 
     def test_too_much_context(self):
-        self.assertIn("4096", self.fails("generate", cli.BUNDLE, "--raw-tokens", self.tokens(PROMPT), "--max-context", "100000", code=1))
+        self.assertIn(
+            "4096",
+            self.fails("generate", cli.BUNDLE, "--raw-tokens", self.tokens(PROMPT), "--max-context", "100000", code=1),
+        )
 
 
 class Interruption(GenerateTest):
     def start(self, *arguments):
-        return subprocess.Popen([cli.PROGRAM, "generate", cli.BUNDLE, "--raw-tokens", self.tokens(PROMPT), "--ignore-eos", "--max-tokens", "4000", *arguments],
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cli.TESTS)
+        return subprocess.Popen(
+            [
+                cli.PROGRAM,
+                "generate",
+                cli.BUNDLE,
+                "--raw-tokens",
+                self.tokens(PROMPT),
+                "--ignore-eos",
+                "--max-tokens",
+                "4000",
+                *arguments,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=cli.TESTS,
+        )
 
     def test_text(self):
         process = self.start()
@@ -220,7 +309,11 @@ class Chat(GenerateTest):
         first = self.first_reply("Hi")
         self.assertTrue(out.startswith(first + "\n"))
         # The second reply answers the whole conversation.
-        conversation = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n%s<|im_end|>\n<|im_start|>user\nAgain<|im_end|>\n<|im_start|>assistant\n" % first
+        conversation = (
+            "<|im_start|>user\nHi<|im_end|>\n"
+            "<|im_start|>assistant\n%s<|im_end|>\n<|im_start|>user\nAgain<|im_end|>\n<|im_start|>assistant\n"
+            % first
+        )
         ids = self.json("tokenize", cli.BUNDLE, "--json", "--no-special-tokens", stdin=conversation)["ids"]
         second = self.generate("--raw-tokens", self.tokens(ids), "--max-tokens", "5")["text"]
         self.assertEqual(out, first + "\n" + second + "\n")

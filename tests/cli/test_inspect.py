@@ -1,4 +1,5 @@
 """cairn inspect: text and JSON of assets, bundles and GGUF files; the contract lock."""
+
 import json
 import os
 import shutil
@@ -19,7 +20,7 @@ class Assets(cli.CliTest):
         self.expect("inspect-stateful.json", self.cairn("inspect", STATEFUL, "--json")[0])
 
     def test_dynamic_dims_are_null(self):
-        f, = self.json("inspect", DYNAMIC, "--json")["functions"]
+        (f,) = self.json("inspect", DYNAMIC, "--json")["functions"]
         self.assertEqual(f["inputs"], [{"name": "x", "dtype": "float16", "shape": [None, None, None]}])
         self.assertEqual([o["dtype"] for o in f["outputs"]], ["float16", "int32"])
         self.assertIn("float16 [?,?,?]", self.cairn("inspect", DYNAMIC)[0])
@@ -34,7 +35,9 @@ class Assets(cli.CliTest):
     def test_ir(self):
         with open(os.path.join(cli.TESTS, "data/assets/composite.txt"), encoding="utf-8") as f:
             whole = f.read()
-        out = self.cairn("inspect", "data/assets/composite.aimodel", "--ir", "--bodies", "--locations", "--large-data")[0]
+        out = self.cairn("inspect", "data/assets/composite.aimodel", "--ir", "--bodies", "--locations", "--large-data")[
+            0
+        ]
         self.assertEqual(out.strip(), whole.strip())
         short = self.cairn("inspect", "data/assets/composite.aimodel", "--ir")[0]
         self.assertLess(len(short), len(whole))
@@ -83,7 +86,7 @@ class Bundles(cli.CliTest):
         self.assertEqual(document["metadata"]["language"]["vocab_size"], 384)
         self.assertEqual([a["role"] for a in document["assets"]], ["main"])
         self.assertEqual(document["functions"], document["assets"][0]["functions"])
-        f, = document["functions"]
+        (f,) = document["functions"]
         self.assertEqual([s["name"] for s in f["states"]], ["keyCache", "valueCache"])
         self.assertEqual(f["states"][0]["shape"], [2, 1, 2, None, 32])
         self.assertEqual(document["ops"]["coreai.graph"], document["assets"][0]["ops"]["coreai.graph"])
@@ -106,7 +109,7 @@ class Gguf(cli.CliTest):
         document = self.json("inspect", "data/gguf/q4_0.gguf", "--json")
         self.assertEqual(document["kind"], "gguf")
         self.assertEqual(document["architecture"], "llama")
-        f, = document["functions"]
+        (f,) = document["functions"]
         self.assertEqual(f["name"], "main")
         self.assertEqual([i["name"] for i in f["inputs"]], ["input_ids", "position_ids"])
         self.assertEqual([s["shape"][3] for s in f["states"]], [None, None])
@@ -159,44 +162,65 @@ class Contract(cli.CliTest):
             path, _ = self.saved(model)
             out, _ = self.cairn("inspect", model, "--expect", path)
             self.assertEqual(out, "the contract of %s is kept\n" % path)
-            self.assertEqual(self.json("inspect", model, "--expect", path, "--json"),
-                             {"contract": {"file": path, "matches": True, "differences": []}})
+            self.assertEqual(
+                self.json("inspect", model, "--expect", path, "--json"),
+                {"contract": {"file": path, "matches": True, "differences": []}},
+            )
 
     def test_dtype(self):
         def change(f, _):
             f["inputs"][0]["dtype"] = "int64"
-        self.assertEqual(self.changed(change), "main/main: input 'input_ids': expected int64 [1,?], found int32 [1,?]\n")
+
+        self.assertEqual(
+            self.changed(change), "main/main: input 'input_ids': expected int64 [1,?], found int32 [1,?]\n"
+        )
 
     def test_dims(self):
         def change(f, _):
             f["states"][1]["shape"][3] = 2048
             f["outputs"][0]["shape"][2] = None
-        self.assertEqual(self.changed(change),
-                         "main/main: output 'logits': expected float16 [1,?,?], found float16 [1,?,384]\n"
-                         "main/main: state 'valueCache': expected float16 [2,1,2,2048,32], found float16 [2,1,2,?,32]\n")
+
+        self.assertEqual(
+            self.changed(change),
+            "main/main: output 'logits': expected float16 [1,?,?], found float16 [1,?,384]\n"
+            "main/main: state 'valueCache': expected float16 [2,1,2,2048,32], found float16 [2,1,2,?,32]\n",
+        )
 
     def test_names(self):
         def change(f, _):
             f["inputs"][1]["name"] = "positions"
             f["outputs"].append({"name": "hidden", "dtype": "float32", "shape": []})
-        self.assertEqual(self.changed(change),
-                         "main/main: input 'positions' is gone (expected int32 [1,?])\n"
-                         "main/main: input 'position_ids' is new (int32 [1,?])\n"
-                         "main/main: output 'hidden' is gone (expected float32 [])\n")
+
+        self.assertEqual(
+            self.changed(change),
+            "main/main: input 'positions' is gone (expected int32 [1,?])\n"
+            "main/main: input 'position_ids' is new (int32 [1,?])\n"
+            "main/main: output 'hidden' is gone (expected float32 [])\n",
+        )
 
     def test_order(self):
         def change(f, _):
             f["states"].reverse()
-        self.assertEqual(self.changed(change), "main/main: order of the states: expected valueCache, keyCache; found keyCache, valueCache\n")
+
+        self.assertEqual(
+            self.changed(change),
+            "main/main: order of the states: expected valueCache, keyCache; found keyCache, valueCache\n",
+        )
 
     def test_functions_and_assets(self):
         def change(f, contract):
             f["name"] = "decode"
             contract["assets"].append({"role": "vision", "functions": []})
-        self.assertEqual(self.changed(change), "main/decode: the function is gone\nmain/main: the function is new\nvision: the asset is gone\n")
+
+        self.assertEqual(
+            self.changed(change),
+            "main/decode: the function is gone\nmain/main: the function is new\nvision: the asset is gone\n",
+        )
 
     def test_broken_files(self):
-        self.assertIn("'format' is missing", self.fails("inspect", cli.BUNDLE, "--expect", self.write("a.json", "{}"), code=1))
+        self.assertIn(
+            "'format' is missing", self.fails("inspect", cli.BUNDLE, "--expect", self.write("a.json", "{}"), code=1)
+        )
         newer = self.write("b.json", '{"format":"cairn-contract","version":2,"assets":[]}')
         self.assertIn("version 2", self.fails("inspect", cli.BUNDLE, "--expect", newer, code=1))
         self.assertIn("line 1", self.fails("inspect", cli.BUNDLE, "--expect", self.write("c.json", "{"), code=1))

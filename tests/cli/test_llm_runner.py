@@ -1,4 +1,5 @@
 """llm-runner: the alias with the flags of Apple's program of that name."""
+
 import base64
 import json
 import math
@@ -19,7 +20,9 @@ class Runner(cli.CliTest):
         os.symlink(cli.PROGRAM, cls.alias)
 
     def runner(self, *arguments, code=0, model=cli.BUNDLE, environment=None):
-        return self.cairn(*(["--model", model] if model else []), *arguments, code=code, program=self.alias, environment=environment)
+        return self.cairn(
+            *(["--model", model] if model else []), *arguments, code=code, program=self.alias, environment=environment
+        )
 
     def message(self, *arguments, code, **options):
         return self.runner(*arguments, code=code, **options)[1].splitlines()
@@ -37,20 +40,24 @@ class Runner(cli.CliTest):
 class Usage(Runner):
     def test_bad_usage(self):
         for arguments, text in (
-                (["--warmup", "exact"], "--warmup exact requires --warmup-length N"),
-                (["--warmup-length", "3"], "--warmup-length can only be used with --warmup exact"),
-                (["--bucket-size", "-1"], "--bucket-size must be >= 0"),
-                (["--chunk-size", "0"], "--chunk-size must be > 0"),
-                (["--image", "a", "--video", "b"], "--image and --video cannot be used together"),
-                (["--video-frames", "0"], "--video-frames must be >= 1"),
-                (["--repetition-penalty", "0.5"], "--repetition-penalty must be >= 1.0"),
-                (["--repetition-penalty-window", "5"], "--repetition-penalty-window requires --repetition-penalty"),
-                (["--repetition-penalty", "2", "--json-schema", "{}"], "--repetition-penalty cannot be used with --json-schema"),
-                (["--save-logits-length", "21"], "--save-logits-length must be 1 to 20, or full"),
-                (["--save-logits-length", "some"], "--save-logits-length must be 1 to 20, or full"),
-                (["--max-tokens", "many"], "--max-tokens must be a whole number"),
-                (["--apply-chat-template", "maybe"], "--apply-chat-template must be true or false"),
-                (["--nonsense"], "unknown option --nonsense")):
+            (["--warmup", "exact"], "--warmup exact requires --warmup-length N"),
+            (["--warmup-length", "3"], "--warmup-length can only be used with --warmup exact"),
+            (["--bucket-size", "-1"], "--bucket-size must be >= 0"),
+            (["--chunk-size", "0"], "--chunk-size must be > 0"),
+            (["--image", "a", "--video", "b"], "--image and --video cannot be used together"),
+            (["--video-frames", "0"], "--video-frames must be >= 1"),
+            (["--repetition-penalty", "0.5"], "--repetition-penalty must be >= 1.0"),
+            (["--repetition-penalty-window", "5"], "--repetition-penalty-window requires --repetition-penalty"),
+            (
+                ["--repetition-penalty", "2", "--json-schema", "{}"],
+                "--repetition-penalty cannot be used with --json-schema",
+            ),
+            (["--save-logits-length", "21"], "--save-logits-length must be 1 to 20, or full"),
+            (["--save-logits-length", "some"], "--save-logits-length must be 1 to 20, or full"),
+            (["--max-tokens", "many"], "--max-tokens must be a whole number"),
+            (["--apply-chat-template", "maybe"], "--apply-chat-template must be true or false"),
+            (["--nonsense"], "unknown option --nonsense"),
+        ):
             lines = self.message(*arguments, code=64)
             self.assertTrue(lines[0].startswith("Error: " + text), lines)
             self.assertIn("usage: llm-runner", lines[1])
@@ -58,16 +65,22 @@ class Usage(Runner):
     def test_failures(self):
         self.assertEqual(self.message("--prompt", "x", code=1, model=None), ["Error: --model is required"])
         tokens = self.tokens(PROMPT)
-        self.assertEqual(self.message("--prompt", "a", "--raw-tokens", tokens, code=1),
-                         ["Error: Only one of --prompt, --prompt-file, or --raw-tokens may be specified"])
+        self.assertEqual(
+            self.message("--prompt", "a", "--raw-tokens", tokens, code=1),
+            ["Error: Only one of --prompt, --prompt-file, or --raw-tokens may be specified"],
+        )
         lines = self.message("--raw-tokens", self.write("bad.json", '{"x":1}'), code=1)
         self.assertTrue(lines[0].startswith("Error: "))
         self.assertEqual(lines[1], 'Expected format: {"tokens": [1, 2, 3, ...]}')
         lines = self.message("--sampling-strategy", "greedy", "--top-k", "5", code=1)
-        self.assertEqual(lines[0], "Error: --top-k, --top-p, and --min-p cannot be used with --sampling-strategy greedy")
+        self.assertEqual(
+            lines[0], "Error: --top-k, --top-p, and --min-p cannot be used with --sampling-strategy greedy"
+        )
         self.assertEqual(len(lines), 2)
-        self.assertEqual(self.message("--sampling-strategy", "foo", code=1),
-                         ["Error: Unknown sampling strategy 'foo'", "Valid options: 'temperature', 'greedy'"])
+        self.assertEqual(
+            self.message("--sampling-strategy", "foo", code=1),
+            ["Error: Unknown sampling strategy 'foo'", "Valid options: 'temperature', 'greedy'"],
+        )
         self.assertEqual(self.message("--prompt-file", "missing.txt", code=1), ["Error: File not found: missing.txt"])
         self.assertIn("no-such-model", self.message(code=1, model="no-such-model")[0])
         self.assertIn("encodes to 0 tokens", self.message("--stop-tokens", "", code=1)[0])
@@ -82,7 +95,9 @@ class Usage(Runner):
         self.assertEqual(self.message(*c, code=1), ["Error: --continuation requires --print-logits or --save-logits"])
         c.append("--print-logits")
         self.assertEqual(self.message(*c, code=1), ["Error: Continuation string cannot be empty"])
-        self.assertIn("not --raw-tokens", self.message("--continuation", "x", "--raw-tokens", self.tokens(PROMPT), code=1)[0])
+        self.assertIn(
+            "not --raw-tokens", self.message("--continuation", "x", "--raw-tokens", self.tokens(PROMPT), code=1)[0]
+        )
 
     def test_help(self):
         out, _ = self.runner("--help", model=None)
@@ -105,8 +120,20 @@ class Generation(Runner):
         self.assertIn("Generating...\n" + text + "\n", out)
 
     def test_quiet_prints_the_text_only(self):
-        text = self.json("generate", cli.BUNDLE, "--prompt", "Hi", "--max-tokens", "5", "--json", "--no-template")["text"]
-        out, _ = self.runner("--prompt", "Hi", "--max-tokens", "5", "--sampling-strategy", "greedy", "--apply-chat-template", "false", "-q")
+        text = self.json("generate", cli.BUNDLE, "--prompt", "Hi", "--max-tokens", "5", "--json", "--no-template")[
+            "text"
+        ]
+        out, _ = self.runner(
+            "--prompt",
+            "Hi",
+            "--max-tokens",
+            "5",
+            "--sampling-strategy",
+            "greedy",
+            "--apply-chat-template",
+            "false",
+            "-q",
+        )
         self.assertEqual(out, text + "\n")
 
     def test_no_tokens(self):
@@ -118,10 +145,39 @@ class Generation(Runner):
             self.runner("--prompt", "Hi", "--max-tokens", "1", "--warmup", *how)
 
     def test_accepted_flags(self):
-        out, _ = self.runner("--prompt", "Hi", "--max-tokens", "2", "--synchronous-sampling", "--clear-coreai-cache", "--bucket-size", "0", "--chunk-size", "4",
-                             "--kv-cache-strategy", "growing", "--kv-cache-initial-capacity", "8", "--inference-engine-variant", "coreai-sequential",
-                             "--stop-tokens", "<|im_end|>", "--stop-tokens", "xyz", "--top-k", "3", "--top-p", "0.9", "--min-p", "0.1",
-                             "--repetition-penalty", "1.2", "--repetition-penalty-window", "8", "--verbose")
+        out, _ = self.runner(
+            "--prompt",
+            "Hi",
+            "--max-tokens",
+            "2",
+            "--synchronous-sampling",
+            "--clear-coreai-cache",
+            "--bucket-size",
+            "0",
+            "--chunk-size",
+            "4",
+            "--kv-cache-strategy",
+            "growing",
+            "--kv-cache-initial-capacity",
+            "8",
+            "--inference-engine-variant",
+            "coreai-sequential",
+            "--stop-tokens",
+            "<|im_end|>",
+            "--stop-tokens",
+            "xyz",
+            "--top-k",
+            "3",
+            "--top-p",
+            "0.9",
+            "--min-p",
+            "0.1",
+            "--repetition-penalty",
+            "1.2",
+            "--repetition-penalty-window",
+            "8",
+            "--verbose",
+        )
         self.assertIn("Cleared specialization cache for cli/data/bundle (0 component(s))", out)
         self.assertIn("Detailed statistics:", out)
         self.assertIn("ModelLoad", out)
@@ -134,10 +190,16 @@ class Generation(Runner):
         self.assertTrue(preview.startswith("Prompt: (180 tokens) "))
 
     def test_found_by_name(self):
-        done = subprocess.run([self.alias, "--model", "bundle", "--prompt", "Hi", "--max-tokens", "1", "-q"], capture_output=True,
-                              cwd=self.temporary, env={"COREAI_MODEL_PATH": "/nowhere:" + os.path.join(cli.TESTS, "cli/data")})
+        done = subprocess.run(
+            [self.alias, "--model", "bundle", "--prompt", "Hi", "--max-tokens", "1", "-q"],
+            capture_output=True,
+            cwd=self.temporary,
+            env={"COREAI_MODEL_PATH": "/nowhere:" + os.path.join(cli.TESTS, "cli/data")},
+        )
         self.assertEqual((done.returncode, done.stderr), (0, b""))
-        self.assertIn("/nowhere", self.message(code=1, model="no-such-model", environment={"COREAI_MODEL_PATH": "/nowhere"})[0])
+        self.assertIn(
+            "/nowhere", self.message(code=1, model="no-such-model", environment={"COREAI_MODEL_PATH": "/nowhere"})[0]
+        )
 
 
 class LogitsFiles(Runner):
@@ -153,7 +215,9 @@ class LogitsFiles(Runner):
             self.assertEqual(logits, sorted(logits, reverse=True))
 
     def test_whole_rows_are_half_floats(self):
-        document = self.saved("--prompt", "Hi", "--max-tokens", "2", "--temperature", "0", "--save-logits-length", "full")
+        document = self.saved(
+            "--prompt", "Hi", "--max-tokens", "2", "--temperature", "0", "--save-logits-length", "full"
+        )
         for token in document["tokens"]:
             self.assertEqual(set(token), {"token_id", "incremental_text", "logits_base64"})
             self.assertEqual(len(token["logits_base64"]), -(-2 * 384 // 3) * 4)

@@ -1,4 +1,5 @@
 """cairn run: arrays in and out, states, steps, looking inside."""
+
 import glob
 import json
 import os
@@ -34,7 +35,16 @@ def npy(path):
 class RunTest(cli.CliTest):
     def run_model(self, model, arrays, *arguments, code=0):
         st.save(self.path("in.safetensors"), arrays)
-        out, err = self.cairn("run", model, "--io", self.path("in.safetensors"), "--out", self.path("out.safetensors"), *arguments, code=code)
+        out, err = self.cairn(
+            "run",
+            model,
+            "--io",
+            self.path("in.safetensors"),
+            "--out",
+            self.path("out.safetensors"),
+            *arguments,
+            code=code
+        )
         if code:
             return err
         self.assertEqual(out, "")
@@ -63,13 +73,16 @@ class Run(RunTest):
     def test_state_is_zero_unless_given(self):
         x = ("I32", [2, 4], list(range(8)))
         zeroed = self.run_model(STATE, {"x": x})["state.state"]
-        self.assertEqual(zeroed, self.run_model(STATE, {"x": x, "state.state": ("I32", [2, 4], [0] * 8)})["state.state"])
+        self.assertEqual(
+            zeroed, self.run_model(STATE, {"x": x, "state.state": ("I32", [2, 4], [0] * 8)})["state.state"]
+        )
         given = self.run_model(STATE, {"x": x, "state.state": ("I32", [2, 4], [100] * 8)})["state.state"]
         self.assertEqual(given[2], [v + 100 for v in zeroed[2]])
 
     def test_steps_carry_states_over(self):
         def x(value):
             return ("F32", [4], [value] * 4)
+
         once = self.run_model(FLOAT_STATE, {"x": x(2.0)})["state.state"][2]
         thrice = self.run_model(FLOAT_STATE, {"x": x(2.0)}, "--steps", "3")
         self.assertEqual(thrice["state.state"][2], [3 * v for v in once])
@@ -83,25 +96,46 @@ class Run(RunTest):
 
     def test_outputs_of_steps(self):
         model = "data/execute/stateful.aimodel"
-        f, = [f for f in self.json("inspect", model, "--json")["functions"]][:1]
-        arrays = {i["name"]: ("F32" if i["dtype"] == "float32" else "I32", [d or 2 for d in i["shape"]], None) for i in f["inputs"]}
+        (f,) = [f for f in self.json("inspect", model, "--json")["functions"]][:1]
+        arrays = {
+            i["name"]: ("F32" if i["dtype"] == "float32" else "I32", [d or 2 for d in i["shape"]], None)
+            for i in f["inputs"]
+        }
         for name, (dtype, shape, _) in arrays.items():
             n = 1
             for d in shape:
                 n *= d
             arrays[name] = (dtype, shape, [1] * n)
-        shapes = [a for s in f["states"] if None in s["shape"] for a in ("--state-shape", "%s=%s" % (s["name"], ",".join(str(d or 4) for d in s["shape"])))]
+        shapes = [
+            a
+            for s in f["states"]
+            if None in s["shape"]
+            for a in ("--state-shape", "%s=%s" % (s["name"], ",".join(str(d or 4) for d in s["shape"])))
+        ]
         out = self.run_model(model, arrays, "--function", f["name"], "--steps", "2", *shapes)
-        wanted = {"%s.%d" % (o["name"], k) for o in f["outputs"] for k in range(2)} | {"state." + s["name"] for s in f["states"]}
+        wanted = {"%s.%d" % (o["name"], k) for o in f["outputs"] for k in range(2)} | {
+            "state." + s["name"] for s in f["states"]
+        }
         self.assertEqual(set(out), wanted)
 
     def test_language_model_by_hand(self):
         # One prefill of two tokens equals two steps of one token: the same rows of the cache, the same last logits.
         ids, two = [7, 9], 2
-        whole = self.run_model(BUNDLE_ASSET, {"input_ids": ("I32", [1, two], ids), "position_ids": ("I32", [1, two], [0, 1])}, *SHAPES)
-        steps = self.run_model(BUNDLE_ASSET, {"input_ids.0": ("I32", [1, 1], ids[:1]), "position_ids.0": ("I32", [1, 1], [0]),
-                                              "input_ids.1": ("I32", [1, 1], ids[1:]), "position_ids.1": ("I32", [1, 2], [0, 1])},
-                               *SHAPES, "--steps", "2")
+        whole = self.run_model(
+            BUNDLE_ASSET, {"input_ids": ("I32", [1, two], ids), "position_ids": ("I32", [1, two], [0, 1])}, *SHAPES
+        )
+        steps = self.run_model(
+            BUNDLE_ASSET,
+            {
+                "input_ids.0": ("I32", [1, 1], ids[:1]),
+                "position_ids.0": ("I32", [1, 1], [0]),
+                "input_ids.1": ("I32", [1, 1], ids[1:]),
+                "position_ids.1": ("I32", [1, 2], [0, 1]),
+            },
+            *SHAPES,
+            "--steps",
+            "2"
+        )
         self.assertEqual(whole["state.keyCache"][1], [2, 1, 2, 16, 32])
         for state in ("state.keyCache", "state.valueCache"):
             for a, b in zip(whole[state][2], steps[state][2]):
@@ -115,7 +149,10 @@ class Run(RunTest):
         self.assertIn("--state-shape keyCache=2,1,2,N,32", err)
         self.assertIn("no state of that name", self.run_model(BUNDLE_ASSET, arrays, "--state-shape", "k=1", code=1))
         self.assertIn("NAME=2,1,8,64", self.run_model(BUNDLE_ASSET, arrays, "--state-shape", "keyCache=2,one", code=1))
-        self.assertIn("keyCache", self.run_model(BUNDLE_ASSET, arrays, "--state-shape", "keyCache=2,1,3,16,32", *SHAPES[2:], code=1))
+        self.assertIn(
+            "keyCache",
+            self.run_model(BUNDLE_ASSET, arrays, "--state-shape", "keyCache=2,1,3,16,32", *SHAPES[2:], code=1),
+        )
 
     def test_component_of_a_bundle(self):
         arrays = {"input_ids": ("I32", [1, 1], [7]), "position_ids": ("I32", [1, 1], [0])}
@@ -124,9 +161,17 @@ class Run(RunTest):
         self.assertIn("assets.vision", self.run_model(cli.BUNDLE, arrays, "--component", "vision", code=1))
 
     def test_gguf(self):
-        f, = self.json("inspect", "data/gguf/f32.gguf", "--json")["functions"]
-        shapes = [a for s in f["states"] for a in ("--state-shape", "%s=%s" % (s["name"], ",".join(str(d or 8) for d in s["shape"])))]
-        out = self.run_model("data/gguf/f32.gguf", {"input_ids": ("I32", [1, 2], [1, 2]), "position_ids": ("I32", [1, 2], [0, 1])}, *shapes)
+        (f,) = self.json("inspect", "data/gguf/f32.gguf", "--json")["functions"]
+        shapes = [
+            a
+            for s in f["states"]
+            for a in ("--state-shape", "%s=%s" % (s["name"], ",".join(str(d or 8) for d in s["shape"])))
+        ]
+        out = self.run_model(
+            "data/gguf/f32.gguf",
+            {"input_ids": ("I32", [1, 2], [1, 2]), "position_ids": ("I32", [1, 2], [0, 1])},
+            *shapes
+        )
         self.assertEqual(out["logits"][1], [1, 2, f["outputs"][0]["shape"][2]])
         self.assertEqual(out["state.keyCache"][1][3], 8)
 
@@ -142,9 +187,9 @@ class Types(RunTest):
         self.round_trip("bool", "BOOL", [True, False, False, True])
         self.round_trip("float64", "F64", [1e300, -0.1])
         self.round_trip("bfloat16", "BF16", [1.5, -3.0])
-        self.round_trip("int64", "I64", [-2 ** 63, 2 ** 63 - 1])
-        self.round_trip("uint64", "U64", [0, 2 ** 64 - 1])
-        self.round_trip("uint32", "U32", [0, 2 ** 32 - 1])
+        self.round_trip("int64", "I64", [-(2**63), 2**63 - 1])
+        self.round_trip("uint64", "U64", [0, 2**64 - 1])
+        self.round_trip("uint32", "U32", [0, 2**32 - 1])
         self.round_trip("uint16", "U16", [0, 65535])
         self.round_trip("tfloat32", "F32", [1.0, -2.5])
 
@@ -163,7 +208,9 @@ class Types(RunTest):
 
     def test_bytes_stand_for_bools_and_small_floats(self):
         self.round_trip("bool", "U8", [1, 0], wanted=("BOOL", [1, 2], [True, False]))
-        self.assertIn("element 0 is 2", self.run_model(TYPES, {"x": ("U8", [1, 2], [2, 0])}, "--function", "bool", code=1))
+        self.assertIn(
+            "element 0 is 2", self.run_model(TYPES, {"x": ("U8", [1, 2], [2, 0])}, "--function", "bool", code=1)
+        )
         self.round_trip("float8_e5m2", "U8", [60, 188], wanted=("F8_E5M2", [1, 2], [60, 188]))
         self.round_trip("float8_e4m3fn", "U8", [56, 184], wanted=("F8_E4M3", [1, 2], [56, 184]))
         self.round_trip("float8_e8m0fnu", "U8", [127, 128], wanted=("F8_E8M0", [1, 2], [127, 128]))
@@ -178,15 +225,18 @@ class Types(RunTest):
 
     def test_npy(self):
         for function, dtype, values, descr, data in (
-                ("complex32", "F32", [1.0, -2.0, 0.5, 4.0], "<c8", struct.pack("<4f", 1, -2, 0.5, 4)),
-                ("complex128", "F32", [1.0, -2.0, 0.5, 4.0], "<c16", struct.pack("<4d", 1, -2, 0.5, 4)),
-                ("int4", "I8", [-8, 7], "|i1", struct.pack("<2b", -8, 7)),
-                ("uint6", "U8", [63, 0], "|u1", bytes([63, 0])),
-                ("float8_e5m2", "U8", [60, 188], "<f4", struct.pack("<2f", 1, -1)),
-                ("float4_e2m1fn", "U8", [7, 9], "<f4", struct.pack("<2f", 6, -0.5)),
-                ("bool", "BOOL", [True, False], "|b1", b"\1\0")):
+            ("complex32", "F32", [1.0, -2.0, 0.5, 4.0], "<c8", struct.pack("<4f", 1, -2, 0.5, 4)),
+            ("complex128", "F32", [1.0, -2.0, 0.5, 4.0], "<c16", struct.pack("<4d", 1, -2, 0.5, 4)),
+            ("int4", "I8", [-8, 7], "|i1", struct.pack("<2b", -8, 7)),
+            ("uint6", "U8", [63, 0], "|u1", bytes([63, 0])),
+            ("float8_e5m2", "U8", [60, 188], "<f4", struct.pack("<2f", 1, -1)),
+            ("float4_e2m1fn", "U8", [7, 9], "<f4", struct.pack("<2f", 6, -0.5)),
+            ("bool", "BOOL", [True, False], "|b1", b"\1\0"),
+        ):
             shape = [1, 2, 2] if "complex" in function else [1, 2]
-            self.run_model(TYPES, {"x": (dtype, shape, values)}, "--function", function, "--npy-dir", self.path(function))
+            self.run_model(
+                TYPES, {"x": (dtype, shape, values)}, "--function", function, "--npy-dir", self.path(function)
+            )
             self.assertEqual(npy(self.path(function + "/y.npy")), (descr, (1, 2), data), function)
 
     def test_interleaved_state_is_in_logical_order(self):
@@ -197,7 +247,9 @@ class Types(RunTest):
 
     def test_images_are_refused(self):
         arrays = {"pixels": ("U8", [480, 640, 4], [0] * (480 * 640 * 4)), "image": ("U8", [1], [0])}
-        self.assertIn("'picture'", self.run_model("data/assets/interfaces.aimodel", arrays, "--function", "picture", code=1))
+        self.assertIn(
+            "'picture'", self.run_model("data/assets/interfaces.aimodel", arrays, "--function", "picture", code=1)
+        )
 
 
 class Mistakes(RunTest):
@@ -227,9 +279,13 @@ class Mistakes(RunTest):
 
     def test_files(self):
         self.assertIn("missing.safetensors", self.fails("run", FMOD, "--io", "missing.safetensors", code=1))
-        self.assertIn(".safetensors", self.fails("run", FMOD, "--io", self.write("bad.safetensors", "nonsense"), code=1))
+        self.assertIn(
+            ".safetensors", self.fails("run", FMOD, "--io", self.write("bad.safetensors", "nonsense"), code=1)
+        )
         st.save(self.path("in.safetensors"), {"x": ("F32", [5], [1.0] * 5)})
-        self.assertIn("no/dir", self.fails("run", FMOD, "--io", self.path("in.safetensors"), "--out", "no/dir/out", code=1))
+        self.assertIn(
+            "no/dir", self.fails("run", FMOD, "--io", self.path("in.safetensors"), "--out", "no/dir/out", code=1)
+        )
 
     def test_refusals(self):
         for precision in ("bf16", "int8"):
@@ -257,12 +313,32 @@ class LookingInside(RunTest):
 
     def test_dump(self):
         st.save(self.path("in.safetensors"), {"x": ("F32", [5], [1.0, 2.5, 3.0, -4.0, 7.25])})
-        self.cairn("run", FMOD, "--io", self.path("in.safetensors"), "--out", self.path("out"), "--dump-intermediates", self.path("dump"))
+        self.cairn(
+            "run",
+            FMOD,
+            "--io",
+            self.path("in.safetensors"),
+            "--out",
+            self.path("out"),
+            "--dump-intermediates",
+            self.path("dump"),
+        )
         files = sorted(glob.glob(self.path("dump/*")))
         self.assertRegex(os.path.basename(files[-1]), r"^\d{4}_coreai\..*_0\.npy$")
         descr, shape, data = npy(files[-1])
         self.assertEqual((descr, shape, struct.unpack("<5f", data)), ("<f4", (5,), (1.0, 0.0, 0.5, -1.5, 2.25)))
-        self.cairn("run", FMOD, "--io", self.path("in.safetensors"), "--out", self.path("out"), "--dump-intermediates", self.path("steps"), "--steps", "2")
+        self.cairn(
+            "run",
+            FMOD,
+            "--io",
+            self.path("in.safetensors"),
+            "--out",
+            self.path("out"),
+            "--dump-intermediates",
+            self.path("steps"),
+            "--steps",
+            "2",
+        )
         self.assertEqual(sorted(os.listdir(self.path("steps"))), ["0", "1"])
         self.assertEqual(len(os.listdir(self.path("steps/1"))), len(files))
 
@@ -274,9 +350,18 @@ class LookingInside(RunTest):
 
     def test_npy_of_types_numpy_lacks(self):
         st.save(self.path("in.safetensors"), {"x": ("BF16", [1, 1, 4], [1.0, -2.0, 3.0, -4.0])})
-        self.cairn("run", BF16, "--io", self.path("in.safetensors"), "--npy-dir", self.path("bf16"), "--out", self.path("bf16.safetensors"))
+        self.cairn(
+            "run",
+            BF16,
+            "--io",
+            self.path("in.safetensors"),
+            "--npy-dir",
+            self.path("bf16"),
+            "--out",
+            self.path("bf16.safetensors"),
+        )
         descr, shape, data = npy(glob.glob(self.path("bf16/*.npy"))[0])
-        (dtype, _, values), = st.load(self.path("bf16.safetensors")).values()
+        ((dtype, _, values),) = st.load(self.path("bf16.safetensors")).values()
         self.assertEqual((descr, shape, dtype), ("<f4", (1, 1, 4), "BF16"))
         self.assertEqual(list(struct.unpack("<4f", data)), values)
 
@@ -286,8 +371,21 @@ class LookingInside(RunTest):
         for a, b in zip(fast[2], body[2]):
             self.assertAlmostEqual(a, b, delta=0.02)
         st.save(self.path("in.safetensors"), arrays)
-        traces = [self.cairn("run", BF16, "--io", self.path("in.safetensors"), "--trace-ops", "-q", "--composites", how, "--out", self.path("o"))[0]
-                  for how in ("fast", "body")]
+        traces = [
+            self.cairn(
+                "run",
+                BF16,
+                "--io",
+                self.path("in.safetensors"),
+                "--trace-ops",
+                "-q",
+                "--composites",
+                how,
+                "--out",
+                self.path("o"),
+            )[0]
+            for how in ("fast", "body")
+        ]
         self.assertIn("rms_norm", traces[0])
         self.assertGreater(traces[1].count("\n"), traces[0].count("\n"))
 
@@ -319,7 +417,13 @@ class Goldens(RunTest):
             wanted.update({a["name"] + suffix: golden[a["key"]] for a in call["outputs"]})
         io.update({"state." + a["name"]: golden[a["key"]] for a in case["calls"][0]["states_in"]})
         wanted.update({"state." + a["name"]: golden[a["key"]] for a in case["calls"][-1]["states_out"]})
-        out = self.run_model(folder + "/model.aimodel", io, "--function", case["function"], *(["--steps", str(steps)] if steps > 1 else []))
+        out = self.run_model(
+            folder + "/model.aimodel",
+            io,
+            "--function",
+            case["function"],
+            *(["--steps", str(steps)] if steps > 1 else [])
+        )
         # Interpreter results in 16 bits are a second opinion: their roundings depend on the order of summation.
         second_opinion = "interpreter" in case["expected_source"]
         for name, (dtype, shape, values) in wanted.items():

@@ -1,4 +1,5 @@
 """cairn tokenize and cairn template."""
+
 import json
 import os
 
@@ -21,7 +22,10 @@ class Tokenize(cli.CliTest):
         self.expect("tokenize-show.txt", self.cairn("tokenize", cli.BUNDLE, "Hello <|im_end|>", "--show")[0])
 
     def test_json(self):
-        self.assertEqual(self.json("tokenize", cli.BUNDLE, "Hello", "--json"), {"ids": [45, 74, 270, 84], "tokens": ["H", "e", "ll", "o"], "text": "Hello"})
+        self.assertEqual(
+            self.json("tokenize", cli.BUNDLE, "Hello", "--json"),
+            {"ids": [45, 74, 270, 84], "tokens": ["H", "e", "ll", "o"], "text": "Hello"},
+        )
 
     def test_decode(self):
         self.assertEqual(self.cairn("tokenize", cli.BUNDLE, "--decode", "45", "74", "270", "84")[0], "Hello")
@@ -34,14 +38,30 @@ class Tokenize(cli.CliTest):
             document = self.json("tokenize", file, "Hello there", "--json")
             bare = self.json("tokenize", file, "Hello there", "--json", "--no-special-tokens")["ids"]
             self.assertEqual(document["ids"][1:], bare)
-            self.assertEqual(self.cairn("tokenize", file, "-d", "--skip-special-tokens", *map(str, document["ids"]))[0], "Hello there")
+            self.assertEqual(
+                self.cairn("tokenize", file, "-d", "--skip-special-tokens", *map(str, document["ids"]))[0],
+                "Hello there",
+            )
 
     def lines(self, objects, *arguments, code=0):
-        out, err = self.cairn("tokenize", cli.BUNDLE, "--json-lines", *arguments, stdin="".join(json.dumps(o) + "\n" for o in objects), code=code)
+        out, err = self.cairn(
+            "tokenize",
+            cli.BUNDLE,
+            "--json-lines",
+            *arguments,
+            stdin="".join(json.dumps(o) + "\n" for o in objects),
+            code=code
+        )
         return [json.loads(line) for line in out.split("\n")[:-1]], err
 
     def test_json_lines(self):
-        out, _ = self.lines([{"text": "Hello"}, {"text": "", "add_special_tokens": False}, {"text": "a\0\nb\u2028", "add_special_tokens": True}])
+        out, _ = self.lines(
+            [
+                {"text": "Hello"},
+                {"text": "", "add_special_tokens": False},
+                {"text": "a\0\nb\u2028", "add_special_tokens": True},
+            ]
+        )
         self.assertEqual(out[:2], [{"ids": [45, 74, 270, 84]}, {"ids": []}])
         back, _ = self.lines([{"ids": out[2]["ids"]}], "--decode")
         self.assertEqual(back, [{"text": "a\0\nb\u2028"}])
@@ -52,7 +72,9 @@ class Tokenize(cli.CliTest):
         self.assertEqual(len(out.splitlines()), 1)
 
     def test_decode_json_lines(self):
-        out, _ = self.lines([{"ids": [45, 2]}, {"ids": [45, 2], "skip_special_tokens": True}, {"ids": [133]}], "--decode")
+        out, _ = self.lines(
+            [{"ids": [45, 2]}, {"ids": [45, 2], "skip_special_tokens": True}, {"ids": [133]}], "--decode"
+        )
         self.assertEqual(out, [{"text": "H<|im_end|>"}, {"text": "H"}, {"text": "\ufffd"}])
 
     def test_json_lines_mistakes(self):
@@ -60,7 +82,7 @@ class Tokenize(cli.CliTest):
         self.assertEqual(len(out), 1)
         self.assertIn("line 2", err)
         self.assertIn("line 1", self.lines([{"ids": ["x"]}], "--decode", code=1)[1])
-        self.assertIn("line 1", self.lines([{"ids": [2 ** 40]}], "--decode", code=1)[1])
+        self.assertIn("line 1", self.lines([{"ids": [2**40]}], "--decode", code=1)[1])
         self.assertIn("add_special_tokens", self.lines([{"text": "x", "add_special_tokens": 1}], code=1)[1])
 
     def test_usage(self):
@@ -89,26 +111,43 @@ class Template(cli.CliTest):
         self.assertNotIn("assistant", self.render(cli.BUNDLE, conversation)[0])
 
     def test_gguf(self):
-        out, _ = self.render("data/gguf/f32.gguf", {"messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": True})
+        out, _ = self.render(
+            "data/gguf/f32.gguf", {"messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": True}
+        )
         self.assertIn("Hi", out)
 
     def template(self, source):
         return self.write("template.jinja", source)
 
     def test_variables(self):
-        source = self.template("{{ a }}{{ tools is none }}{{ messages | length }}{{ add_generation_prompt }}{{ bos_token is defined }}")
+        source = self.template(
+            "{{ a }}{{ tools is none }}{{ messages | length }}{{ add_generation_prompt }}{{ bos_token is defined }}"
+        )
         out, _ = self.render(source, {"messages": [], "variables": {"a": "x", "bos_token": "<s>"}})
         self.assertEqual(out, "xTrue0FalseTrue")
 
     def test_special_tokens_come_from_the_tokenizer(self):
         os.mkdir(self.path("folder"))
-        self.write("folder/tokenizer_config.json", json.dumps({
-            "bos_token": {"content": "<s>"}, "eos_token": "</s>",
-            "chat_template": [{"name": "default", "template": "{{ bos_token }}plain{{ eos_token }}"},
-                              {"name": "tool_use", "template": "{{ bos_token }}tools{{ eos_token }}"}]}))
+        self.write(
+            "folder/tokenizer_config.json",
+            json.dumps(
+                {
+                    "bos_token": {"content": "<s>"},
+                    "eos_token": "</s>",
+                    "chat_template": [
+                        {"name": "default", "template": "{{ bos_token }}plain{{ eos_token }}"},
+                        {"name": "tool_use", "template": "{{ bos_token }}tools{{ eos_token }}"},
+                    ],
+                }
+            ),
+        )
         self.assertEqual(self.render(self.path("folder"), {"messages": []})[0], "<s>plain</s>")
-        self.assertEqual(self.render(self.path("folder"), {"messages": [], "tools": [{"name": "f"}]})[0], "<s>tools</s>")
-        self.assertEqual(self.render(self.path("folder"), {"messages": [], "variables": {"bos_token": "B"}})[0], "Bplain</s>")
+        self.assertEqual(
+            self.render(self.path("folder"), {"messages": [], "tools": [{"name": "f"}]})[0], "<s>tools</s>"
+        )
+        self.assertEqual(
+            self.render(self.path("folder"), {"messages": [], "variables": {"bos_token": "B"}})[0], "Bplain</s>"
+        )
 
     def test_nothing_is_added(self):
         self.assertEqual(self.render(self.template("a\n\n"), {"messages": []})[0], "a\n")
@@ -119,11 +158,16 @@ class Template(cli.CliTest):
         self.assertEqual(len(out), 200000)
 
     def test_failures(self):
-        self.assertIn("no system role", self.fails("template", self.template("{{ raise_exception('no system role') }}"), code=1, stdin="{}"))
+        self.assertIn(
+            "no system role",
+            self.fails("template", self.template("{{ raise_exception('no system role') }}"), code=1, stdin="{}"),
+        )
         self.assertIn("template.jinja", self.fails("template", self.template("{% if %}"), code=1, stdin="{}"))
         self.assertIn("line 1", self.fails("template", cli.BUNDLE, code=1, stdin="{"))
         self.assertIn("JSON object", self.fails("template", cli.BUNDLE, code=1, stdin="[]"))
-        self.assertIn("'variables' must be an object", self.fails("template", cli.BUNDLE, code=1, stdin='{"variables":[]}'))
+        self.assertIn(
+            "'variables' must be an object", self.fails("template", cli.BUNDLE, code=1, stdin='{"variables":[]}')
+        )
         self.assertIn("no chat template", self.fails("template", "cli/expected", code=1, stdin="{}"))
 
 

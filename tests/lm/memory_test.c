@@ -151,6 +151,43 @@ static void test_generation_out_of_memory(void **state) {
   assert_int_equal(atomic_load(&c.n_live), 0);
 }
 
+// A run that failed may have changed the states, so single steps are refused until everything is forgotten.
+static void test_failed_runs_are_not_built_upon(void **state) {
+  (void)state;
+  lm_need(LM_MODELS MODEL);
+  counting c;
+  cairn_context *context = counted_context(&c, 1);
+  const int32_t tokens[] = {5, 6, 7};
+  const cairn_forward_options o = {.tokens = tokens, .n_tokens = 3};
+  int n_failed_runs = 0;
+  for (long long k = 1;; k++) {
+    cairn_llm *llm = lm_open(context, MODEL, NULL);
+    atomic_store(&c.fail_at, atomic_load(&c.n_allocations) + k);
+    cairn_status status = cairn_llm_forward(llm, &o);
+    atomic_store(&c.fail_at, 0);
+    if (status == CAIRN_OK) {
+      cairn_llm_close(llm);
+      break;
+    }
+    lm_expect(status, CAIRN_OUT_OF_MEMORY, "");
+    char message[2048];
+    cairn_last_error_text(message, sizeof message);
+    int64_t n;
+    cairn_llm_history(llm, &n);
+    assert_int_equal(n, 0);
+    if (strstr(message, "running 3 tokens after 0")) {
+      n_failed_runs++;
+      lm_expect(cairn_llm_forward(llm, &o), CAIRN_FAILED_PRECONDITION, "a run failed before");
+      LM_OK(cairn_llm_reset(llm, 0));
+    }
+    LM_OK(cairn_llm_forward(llm, &o));
+    cairn_llm_close(llm);
+  }
+  assert_true(n_failed_runs > 3);
+  cairn_context_release(context);
+  assert_int_equal(atomic_load(&c.n_live), 0);
+}
+
 // The same for opening, at many places of it.
 static void test_opening_out_of_memory(void **state) {
   (void)state;
@@ -186,6 +223,6 @@ static void test_opening_out_of_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps_allocate_nothing), cmocka_unit_test(test_generation_out_of_memory),
-                                     cmocka_unit_test(test_opening_out_of_memory)};
+                                     cmocka_unit_test(test_failed_runs_are_not_built_upon), cmocka_unit_test(test_opening_out_of_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

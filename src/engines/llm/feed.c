@@ -48,9 +48,10 @@ static cairn_status reserve(cairn_llm *llm, int64_t n) {
 static cairn_status run_piece(cairn_llm *llm, const crn_llm_feed *feed, int64_t at, int64_t n) {
   const cairn_ndarray *logits;
   int64_t first = llm->history.n;
-  cairn_status status = crn_llm_runner_run(&llm->runner, &llm->states, first, feed->tokens + at, n, &logits);
+  bool started;
+  cairn_status status = crn_llm_runner_run(&llm->runner, &llm->states, first, feed->tokens + at, n, &logits, &started);
   if (status != CAIRN_OK) {
-    llm->is_dirty = true;
+    if (started) llm->is_dirty = true;
     return status;
   }
   CRN_TRY(crn_history_append(&llm->history, feed->tokens + at, n));

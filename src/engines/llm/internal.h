@@ -60,9 +60,10 @@ void crn_llm_runner_deinitialize(crn_llm_runner *r);
 /// Makes room for sequences of `n` tokens.
 cairn_status crn_llm_runner_reserve(crn_llm_runner *r, int64_t n);
 /// Runs `n` tokens that follow `processed` others. `*out_logits` is borrowed until the next run and has one row a token
-/// (one row in all when the contract gives the last only).
+/// (one row in all when the contract gives the last only). `*out_started` tells, also on failure, whether the function was
+/// called, so that the states may have changed.
 cairn_status crn_llm_runner_run(crn_llm_runner *r, const crn_llm_states *states, int64_t processed, const int32_t *tokens, int64_t n,
-                                const cairn_ndarray **out_logits);
+                                const cairn_ndarray **out_logits, bool *out_started);
 
 /// Gives back the arrays of long pieces when they are large: the logits of a prompt can be most of the memory there is.
 void crn_llm_runner_trim(crn_llm_runner *r);

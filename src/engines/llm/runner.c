@@ -131,14 +131,16 @@ static cairn_status call(crn_llm_runner *r, const crn_llm_states *states, cairn_
 }
 
 cairn_status crn_llm_runner_run(crn_llm_runner *r, const crn_llm_states *states, int64_t processed, const int32_t *tokens, int64_t n,
-                                const cairn_ndarray **out_logits) {
+                                const cairn_ndarray **out_logits, bool *out_started) {
   cairn_ndarray *ids, *positions, *logits;
+  *out_started = false;
   CRN_TRY(crn_llm_runner_reserve(r, processed + n));
   CRN_TRY(positions_of(r, processed + n, &positions));
   CRN_TRY(arrays_of(r, n, &ids, &logits));
   void *data = cairn_ndarray_mutable_data(ids);
   for (int64_t i = 0; i < n; i++) store_index(r->contract->ids->dtype, data, i, tokens[i]);
   *out_logits = logits;
+  *out_started = true;
   cairn_status status = call(r, states, ids, positions, logits);
   if (status != CAIRN_OK) crn_note(status, "running %lld tokens after %lld", (long long)n, (long long)processed);
   return status;

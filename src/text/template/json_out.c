@@ -186,7 +186,8 @@ FILTER_FN(tojson) {
   UNUSED_ARGS;
   tmpl_buffer b = {0};
   tmpl_json_options options = {.ascii = tmpl_flag(argv[0], false), .sort_keys = tmpl_flag(argv[3], false)};
-  CRN_TRY(read_indent(r, argv[1], &options.indent));
+  // A text alone is never indented, so its indentation may be anything.
+  if (v.type != TMPL_STRING) CRN_TRY(read_indent(r, argv[1], &options.indent));
   options.item_separator = options.indent ? "," : ", ";
   options.item_separator_size = strlen(options.item_separator);
   options.key_separator = ": ";

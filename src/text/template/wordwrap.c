@@ -175,11 +175,12 @@ FILTER_FN(wordwrap) {
   tmpl_buffer b = {0};
   tmpl_str newline = {.data = "\n", .size = 1, .chars = 1};
   wrap_options o = {.break_words = tmpl_flag(argv[1], true), .break_hyphens = tmpl_flag(argv[3], true), .newline = &newline};
-  CRN_TRY(crn_tmpl_arg_int(r, argv[0], 79, &o.width));
   if (tmpl_given(argv[2]) && argv[2].type != TMPL_NONE) CRN_TRY(crn_tmpl_need_str(r, argv[2], &o.newline));
   if (v.type == TMPL_UNDEFINED) return crn_tmpl_undefined_fail(r, v);
   if (v.type != TMPL_STRING) return crn_tmpl_fail(r, "only text can be wrapped, not %s", crn_tmpl_type_name(v));
   CRN_TRY(crn_tmpl_text_lines(r, v.s, false, &lines));
+  // Without a line nobody looks at the width.
+  if (lines.used) CRN_TRY(crn_tmpl_arg_int(r, argv[0], 79, &o.width));
   if (o.width <= 0 && lines.used) return crn_tmpl_fail(r, "invalid width %lld (must be > 0)", (long long)o.width);
   for (size_t i = 0; i < lines.used; i++) {
     if (i) CRN_TRY(crn_tmpl_put(r, &b, o.newline->data, o.newline->size));

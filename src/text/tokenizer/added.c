@@ -1,4 +1,5 @@
 // Added tokens: what the text is cut at before anything else happens to it.
+#include <stdio.h>
 #include <string.h>
 
 #include "text/tokenizer/internal.h"

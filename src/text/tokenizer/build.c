@@ -1,4 +1,5 @@
 // Helpers of the loaders: members of the file, patterns, nested sequences.
+#include <stdio.h>
 #include <string.h>
 
 #include "text/tokenizer/internal.h"

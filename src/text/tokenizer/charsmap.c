@@ -41,7 +41,9 @@ static bool is_utf8(const char *p, size_t n) {
   return true;
 }
 
-static uint32_t read_word(const unsigned char *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24; }
+static uint32_t read_word(const unsigned char *p) {
+  return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
 
 cairn_status crn_charsmap_load(crn_build *build, const char *base64, size_t bytes, const char *where, crn_charsmap *map) {
   unsigned char *data;

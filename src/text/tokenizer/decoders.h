@@ -18,15 +18,15 @@ typedef enum crn_decoder_kind {
 
 struct crn_decoder {
   crn_decoder_kind kind;
-  bool fused;             ///< an earlier stage joins all tokens: this one sees a single token that arrives in parts
-  const crn_regex *regex; ///< Replace
-  crn_view literal;       ///< Replace of a plain string; bytes 0 = a regex
-  crn_view content;       ///< Replace: what comes instead; WordPiece: prefix; BPE: suffix; CTC: padding token
-  crn_view delimiter;     ///< CTC: between words
-  bool cleanup;           ///< WordPiece, CTC
-  bool drop_first;        ///< Metaspace: the mark vanishes from the first token
-  uint32_t code;          ///< Strip: the character; Metaspace: the mark
-  size_t start, stop;     ///< Strip
+  bool fused;              ///< an earlier stage joins all tokens: this one sees a single token that arrives in parts
+  const crn_regex *regex;  ///< Replace
+  crn_view literal;        ///< Replace of a plain string; bytes 0 = a regex
+  crn_view content;        ///< Replace: what comes instead; WordPiece: prefix; BPE: suffix; CTC: padding token
+  crn_view delimiter;      ///< CTC: between words
+  bool cleanup;            ///< WordPiece, CTC
+  bool drop_first;         ///< Metaspace: the mark vanishes from the first token
+  uint32_t code;           ///< Strip: the character; Metaspace: the mark
+  size_t start, stop;      ///< Strip
 };
 
 /// Appends `text` with every `from` replaced. An empty `from` matches before each character and at the end.

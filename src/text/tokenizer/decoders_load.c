@@ -70,10 +70,14 @@ static cairn_status load_leaf(crn_build *build, const json_t *json, const char *
     const char *name;
     crn_decoder_kind kind;
   } kinds[] = {
-      {"ByteLevel", CRN_DECODER_BYTE_LEVEL}, {"ByteFallback", CRN_DECODER_BYTE_FALLBACK},
-      {"Fuse", CRN_DECODER_FUSE},            {"Strip", CRN_DECODER_STRIP},
-      {"Replace", CRN_DECODER_REPLACE},      {"Metaspace", CRN_DECODER_METASPACE},
-      {"WordPiece", CRN_DECODER_WORDPIECE},  {"CTC", CRN_DECODER_CTC},
+      {"ByteLevel", CRN_DECODER_BYTE_LEVEL},
+      {"ByteFallback", CRN_DECODER_BYTE_FALLBACK},
+      {"Fuse", CRN_DECODER_FUSE},
+      {"Strip", CRN_DECODER_STRIP},
+      {"Replace", CRN_DECODER_REPLACE},
+      {"Metaspace", CRN_DECODER_METASPACE},
+      {"WordPiece", CRN_DECODER_WORDPIECE},
+      {"CTC", CRN_DECODER_CTC},
       {"BPEDecoder", CRN_DECODER_BPE},
   };
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {

@@ -35,7 +35,7 @@ cairn_status crn_replace_within(crn_str *in_out, crn_view from, const char *to, 
 
 cairn_status crn_cleanup(crn_str *in_out) {
   static const char *const pairs[][2] = {
-      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},    {" n't", "n't"},
       {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
   };
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {

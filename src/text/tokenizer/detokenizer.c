@@ -33,7 +33,8 @@ cairn_status cairn_detokenizer_push(cairn_detokenizer *d, int32_t id, const char
   const crn_token_entry *e = id >= 0 && id < t->n_entries ? &t->entries[id] : NULL;
   cairn_status status = CAIRN_OK;
   crn_str_clear(&d->decoding.out);
-  if (e && e->token.text && !(d->skip_special_tokens && e->skipped)) status = crn_decoding_push(&d->decoding, e->decoded.text, e->decoded.bytes);
+  if (e && e->token.text && !(d->skip_special_tokens && e->skipped))
+    status = crn_decoding_push(&d->decoding, e->decoded.text, e->decoded.bytes);
   give(d, out_text, out_bytes);
   return status;
 }

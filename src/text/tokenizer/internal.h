@@ -17,8 +17,8 @@
 #include "text/tokenizer/trie.h"
 
 enum {
-  CRN_MAX_TOKEN_ID = (1 << 24) - 1,  ///< tables are indexed by id, so a file must not be able to ask for any size
-  CRN_MAX_NESTING = 32,              ///< of sequences within sequences
+  CRN_MAX_TOKEN_ID = (1 << 24) - 1,
+  CRN_MAX_NESTING = 32,  ///< of sequences within sequences
 };
 
 /// A byte string that lives in the tokenizer's arena, NUL-terminated.
@@ -80,9 +80,9 @@ typedef struct crn_added_token {
 typedef struct crn_added {
   crn_added_token *tokens;
   size_t n_tokens;
-  crn_map by_content;  ///< content -> index
-  crn_trie plain;      ///< tokens matched in the text as written; values are indices
-  crn_trie normalized; ///< tokens matched in the normalized text
+  crn_map by_content;   ///< content -> index
+  crn_trie plain;       ///< tokens matched in the text as written; values are indices
+  crn_trie normalized;  ///< tokens matched in the normalized text
 } crn_added;
 
 /// One stretch of a text: an added token (index >= 0) or text between (index -1).
@@ -217,17 +217,17 @@ typedef struct crn_model {
   crn_model_kind kind;
   int32_t unk_id;  ///< -1 = none
   crn_view unk_token;
-  crn_view prefix, suffix;        ///< BPE, WordPiece: of a continuing piece, of the end of a word; text NULL = none
+  crn_view prefix, suffix;  ///< BPE, WordPiece: of a continuing piece, of the end of a word; text NULL = none
   bool fuse_unk, byte_fallback, ignore_merges;
-  int32_t byte_ids[256];          ///< of "<0xXX>"; -1 = none
-  crn_pair_slot *pairs;           ///< BPE: open hash of n_pairs slots (a power of two)
+  int32_t byte_ids[256];  ///< of "<0xXX>"; -1 = none
+  crn_pair_slot *pairs;   ///< BPE: open hash of n_pairs slots (a power of two)
   size_t n_pairs;
-  int32_t short_ids[0x800];       ///< BPE: id of a one- or two-byte character, -1 = none
-  const double *scores;           ///< Unigram: by id
+  int32_t short_ids[0x800];  ///< BPE: id of a one- or two-byte character, -1 = none
+  const double *scores;      ///< Unigram: by id
   double unk_score;
-  const float *float_scores;      ///< SPM: by id
-  crn_trie trie;                  ///< Unigram
-  size_t max_word_chars;          ///< WordPiece
+  const float *float_scores;  ///< SPM: by id
+  crn_trie trie;              ///< Unigram
+  size_t max_word_chars;      ///< WordPiece
 } crn_model;
 
 cairn_status crn_model_load(crn_build *build, const json_t *json);
@@ -310,6 +310,16 @@ cairn_status crn_decoding_push(crn_decoding *d, const char *token, size_t bytes)
 /// Gives out the rest and starts afresh.
 cairn_status crn_decoding_finish(crn_decoding *d);
 
+// --- names of special tokens -------------------------------------------------------------------------------------------
+
+enum { CRN_N_ROLES = 7 };
+
+/// "bos_token" and so on, in the order of cairn_tokenizer.roles.
+extern const char *const crn_role_names[CRN_N_ROLES];
+
+/// Reads tokenizer_config.json and special_tokens_map.json of a folder, as far as they are there.
+cairn_status crn_roles_load(cairn_tokenizer *tokenizer, const char *folder);
+
 // --- the tokenizer ---------------------------------------------------------------------------------------------------
 
 /// What an id stands for when decoding.
@@ -335,12 +345,12 @@ struct cairn_tokenizer {
   crn_decoder *decoders;
   size_t n_normalizers, n_pretokenizers, n_processors, n_decoders;
   size_t normalizer_room, pretokenizer_room, processor_room, decoder_room;
-  bool add_space_prefix;  ///< SPM from a specification: the text between special tokens gets a space in front
-  bool tracked;           ///< origins are needed
+  bool tracked;  ///< origins are needed
   crn_truncation truncation;
   crn_padding padding;
   crn_token_entry *entries;  ///< by id
   int32_t n_entries;
+  const char *roles[CRN_N_ROLES];  ///< NULL = not named
 };
 
 /// An empty tokenizer with one reference.

@@ -1,6 +1,7 @@
 // Reading tokenizer.json.
 #include <string.h>
 
+#include "base/context.h"
 #include "base/file.h"
 #include "text/tokenizer/internal.h"
 
@@ -44,21 +45,36 @@ cairn_status cairn_tokenizer_create_from_json(cairn_context *context, const char
   return status;
 }
 
-cairn_status cairn_tokenizer_open(cairn_context *context, const char *path, cairn_tokenizer **out_tokenizer) {
-  crn_str file;
+static cairn_status open_file(cairn_context *context, const char *path, cairn_tokenizer **out_tokenizer) {
   crn_file_map map = {0};
+  CRN_TRY(crn_file_map_open(path, &map));
+  cairn_status status = cairn_tokenizer_create_from_json(context, (const char *)map.data, map.bytes, path, out_tokenizer);
+  crn_file_map_close(&map);
+  return status;
+}
+
+cairn_status cairn_tokenizer_open(cairn_context *context, const char *path, cairn_tokenizer **out_tokenizer) {
+  crn_str file, folder;
+  cairn_tokenizer *t = NULL;
   cairn_status status;
   *out_tokenizer = NULL;
-  crn_str_initialize(&file, NULL);
+  crn_str_initialize(&file, &context->allocator);
+  crn_str_initialize(&folder, &context->allocator);
   if (crn_is_directory(path)) {
+    CRN_TRY_GOTO(crn_str_puts(&folder, path));
     CRN_TRY_GOTO(crn_path_join(&file, path, "tokenizer.json"));
   } else {
+    const char *slash = strrchr(path, '/');
+    CRN_TRY_GOTO(slash ? crn_str_append(&folder, path, (size_t)(slash - path + 1)) : crn_str_puts(&folder, "."));
     CRN_TRY_GOTO(crn_str_puts(&file, path));
   }
-  CRN_TRY_GOTO(crn_file_map_open(file.data, &map));
-  status = cairn_tokenizer_create_from_json(context, (const char *)map.data, map.bytes, file.data, out_tokenizer);
+  CRN_TRY_GOTO(open_file(context, file.data, &t));
+  CRN_TRY_GOTO(crn_roles_load(t, folder.data));
+  *out_tokenizer = t;
+  t = NULL;
 done:
-  crn_file_map_close(&map);
+  cairn_tokenizer_release(t);
   crn_str_deinitialize(&file);
+  crn_str_deinitialize(&folder);
   return status;
 }

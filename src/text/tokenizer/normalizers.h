@@ -30,11 +30,11 @@ typedef struct crn_charsmap {
 
 struct crn_normalizer {
   crn_normalizer_kind kind;
-  const crn_regex *regex;  ///< Replace
-  crn_view content;        ///< Replace: what comes instead; Prepend: what comes in front
-  bool left, right;        ///< Strip
+  const crn_regex *regex;                   ///< Replace
+  crn_view content;                         ///< Replace: what comes instead; Prepend: what comes in front
+  bool left, right;                         ///< Strip
   bool clean, chinese, accents, lowercase;  ///< BERT
-  crn_charsmap map;        ///< Precompiled
+  crn_charsmap map;                         ///< Precompiled
 };
 
 /// Brings run->text into a normalization form, written to run->spare.

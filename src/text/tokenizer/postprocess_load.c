@@ -137,7 +137,8 @@ static cairn_status load_direction(const json_t *json, const char *where, bool r
   const char *name = required ? NULL : "Right";
   CRN_TRY(crn_json_string(json, where, "direction", required, &name));
   *out_left = !strcmp(name, "Left");
-  if (strcmp(name, "Left") && strcmp(name, "Right")) return CRN_FAIL(UNSUPPORTED, "%s: direction '%.40s', expected Left or Right", where, name);
+  if (strcmp(name, "Left") && strcmp(name, "Right"))
+    return CRN_FAIL(UNSUPPORTED, "%s: direction '%.40s', expected Left or Right", where, name);
   return CAIRN_OK;
 }
 

@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <string.h>
 
 #include "text/tokenizer/internal.h"
@@ -23,8 +24,8 @@ static cairn_status load_behavior(const json_t *json, const char *where, bool re
   for (int i = 0; i < 5; i++) {
     if (!strcmp(name, names[i])) return *out = (crn_behavior)i, CAIRN_OK;
   }
-  return CRN_FAIL(UNSUPPORTED, "%s: split behavior '%s', expected Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous", where,
-                  name);
+  return CRN_FAIL(UNSUPPORTED, "%s: split behavior '%s', expected Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous",
+                  where, name);
 }
 
 static cairn_status load_byte_level(crn_build *build, const json_t *json, const char *where, crn_pretokenizer *step) {

@@ -7,6 +7,8 @@
 enum {
   MATCH_LIMIT = 10000000,  ///< backtracking steps; the reference engine gives up at the same number of retries
   HEAP_LIMIT_KIB = 65536,
+  MAX_PATTERN_BYTES = 1 << 14,
+  MAX_TRANSLATED_BYTES = 1 << 20,  ///< one \w of a pattern takes more than a thousand
 };
 
 struct crn_regex {
@@ -16,7 +18,6 @@ struct crn_regex {
   char *what;
   size_t what_bytes;
 };
-
 
 void crn_regex_destroy(crn_regex *regex) {
   if (!regex) return;
@@ -64,7 +65,11 @@ cairn_status crn_regex_create(const cairn_allocator *allocator, const char *patt
   if (literal) {
     CRN_TRY_GOTO(compile(regex, pattern, bytes, PCRE2_LITERAL, pattern, what));
   } else {
-    CRN_TRY_GOTO(crn_regex_translate(pattern, bytes, what, &translated));
+    if (bytes <= MAX_PATTERN_BYTES) CRN_TRY_GOTO(crn_regex_translate(pattern, bytes, what, &translated));
+    if (bytes > MAX_PATTERN_BYTES || translated.size > MAX_TRANSLATED_BYTES) {
+      status = CRN_FAIL(UNSUPPORTED, "%s: pattern '%.200s' is too long", what, pattern);
+      goto done;
+    }
     CRN_TRY_GOTO(compile(regex, translated.data, translated.size, PCRE2_MULTILINE | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, pattern, what));
   }
   *out_regex = regex;

@@ -220,18 +220,48 @@ static bool find_named(const char *name, bool posix, named *out) {
 
 static const char *find_category(const char *name) {
   static const char *const names[][2] = {
-      {"letter", "L"},         {"uppercaseletter", "Lu"},    {"lowercaseletter", "Ll"},  {"titlecaseletter", "Lt"},
-      {"modifierletter", "Lm"}, {"otherletter", "Lo"},       {"mark", "M"},              {"combiningmark", "M"},
-      {"nonspacingmark", "Mn"}, {"spacingmark", "Mc"},       {"enclosingmark", "Me"},    {"number", "N"},
-      {"decimalnumber", "Nd"}, {"letternumber", "Nl"},       {"othernumber", "No"},      {"punctuation", "P"},
-      {"connectorpunctuation", "Pc"}, {"dashpunctuation", "Pd"}, {"openpunctuation", "Ps"}, {"closepunctuation", "Pe"},
-      {"initialpunctuation", "Pi"}, {"finalpunctuation", "Pf"}, {"otherpunctuation", "Po"}, {"punct", "P"},
-      {"symbol", "S"},         {"mathsymbol", "Sm"},         {"currencysymbol", "Sc"},   {"modifiersymbol", "Sk"},
-      {"othersymbol", "So"},   {"separator", "Z"},           {"spaceseparator", "Zs"},   {"lineseparator", "Zl"},
-      {"paragraphseparator", "Zp"}, {"other", "C"},          {"control", "Cc"},          {"format", "Cf"},
-      {"unassigned", "Cn"},    {"privateuse", "Co"},         {"surrogate", "Cs"},
+      {"letter", "L"},
+      {"uppercaseletter", "Lu"},
+      {"lowercaseletter", "Ll"},
+      {"titlecaseletter", "Lt"},
+      {"modifierletter", "Lm"},
+      {"otherletter", "Lo"},
+      {"mark", "M"},
+      {"combiningmark", "M"},
+      {"nonspacingmark", "Mn"},
+      {"spacingmark", "Mc"},
+      {"enclosingmark", "Me"},
+      {"number", "N"},
+      {"decimalnumber", "Nd"},
+      {"letternumber", "Nl"},
+      {"othernumber", "No"},
+      {"punctuation", "P"},
+      {"connectorpunctuation", "Pc"},
+      {"dashpunctuation", "Pd"},
+      {"openpunctuation", "Ps"},
+      {"closepunctuation", "Pe"},
+      {"initialpunctuation", "Pi"},
+      {"finalpunctuation", "Pf"},
+      {"otherpunctuation", "Po"},
+      {"punct", "P"},
+      {"symbol", "S"},
+      {"mathsymbol", "Sm"},
+      {"currencysymbol", "Sc"},
+      {"modifiersymbol", "Sk"},
+      {"othersymbol", "So"},
+      {"separator", "Z"},
+      {"spaceseparator", "Zs"},
+      {"lineseparator", "Zl"},
+      {"paragraphseparator", "Zp"},
+      {"other", "C"},
+      {"control", "Cc"},
+      {"format", "Cf"},
+      {"unassigned", "Cn"},
+      {"privateuse", "Co"},
+      {"surrogate", "Cs"},
   };
-  static const char *const shorts = " L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp C Cc Cf Cn Co Cs ";
+  static const char *const shorts =
+      " L Lu Ll Lt Lm Lo M Mn Mc Me N Nd Nl No P Pc Pd Ps Pe Pi Pf Po S Sm Sc Sk So Z Zs Zl Zp C Cc Cf Cn Co Cs ";
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     if (!strcmp(name, names[i][0])) return names[i][1];
   }
@@ -244,10 +274,10 @@ static const char *find_category(const char *name) {
 
 static bool is_binary_property(const char *name) {
   static const char *const names[] = {
-      "whitespace",     "ideographic", "emoji",         "emojipresentation", "emojimodifier",       "emojimodifierbase",
-      "emojicomponent", "math",        "dash",          "quotationmark",     "variationselector",   "extendedpictographic",
+      "whitespace",     "ideographic", "emoji",         "emojipresentation", "emojimodifier",         "emojimodifierbase",
+      "emojicomponent", "math",        "dash",          "quotationmark",     "variationselector",     "extendedpictographic",
       "cased",          "radical",     "joincontrol",   "softdotted",        "noncharactercodepoint", "defaultignorablecodepoint",
-      "patternsyntax",  "hexdigit",    "asciihexdigit", "regionalindicator", "patternwhitespace",   "unifiedideograph",
+      "patternsyntax",  "hexdigit",    "asciihexdigit", "regionalindicator", "patternwhitespace",     "unifiedideograph",
       "bidicontrol",
   };
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -42,7 +42,8 @@ static cairn_status check(const crn_tokenizer_spec *s) {
   bool spm = s->model == CRN_TOKENIZER_MODEL_SPM;
   if (!s->what) return CRN_FAIL(INVALID_ARGUMENT, "a tokenizer specification needs a name for messages");
   if (!s->n_tokens || !s->tokens) return CRN_FAIL(INVALID_ARGUMENT, "%s: there are no tokens", s->what);
-  if (s->n_tokens > CRN_MAX_TOKEN_ID) return CRN_FAIL(UNSUPPORTED, "%s: %zu tokens, at most %d are supported", s->what, s->n_tokens, CRN_MAX_TOKEN_ID);
+  if (s->n_tokens > CRN_MAX_TOKEN_ID)
+    return CRN_FAIL(UNSUPPORTED, "%s: %zu tokens, at most %d are supported", s->what, s->n_tokens, CRN_MAX_TOKEN_ID);
   if (spm && !s->scores) return CRN_FAIL(INVALID_ARGUMENT, "%s: a SentencePiece vocabulary needs scores", s->what);
   if (!spm && s->n_merges && !s->merges) return CRN_FAIL(INVALID_ARGUMENT, "%s: there are no merges", s->what);
   for (size_t i = 0; i < s->n_tokens; i++) {
@@ -139,6 +140,8 @@ static cairn_status make(crn_build *build, const crn_tokenizer_spec *s) {
   CRN_TRY(s->model == CRN_TOKENIZER_MODEL_SPM ? make_spm(build, s) : make_bpe(build, s));
   if (s->add_bos || s->add_eos) CRN_TRY(crn_processors_add_bos_eos(build, s->add_bos ? s->bos_id : -1, s->add_eos ? s->eos_id : -1));
   CRN_TRY(set_added(build, s));
+  const int32_t ids[] = {s->bos_id, s->eos_id, s->unk_id};  // in the order of crn_role_names
+  for (int i = 0; i < 3; i++) build->tokenizer->roles[i] = ids[i] >= 0 ? build->tokenizer->vocab.tokens[ids[i]].text : NULL;
   return crn_tokenizer_finish(build);
 }
 

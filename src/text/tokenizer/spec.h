@@ -40,7 +40,7 @@ typedef struct crn_tokenizer_spec {
   const float *scores;           ///< n_tokens; needed by SPM, may be NULL for BPE
   const int32_t *types;          ///< n_tokens values of crn_token_type; NULL = all normal
   size_t n_merges;
-  const crn_token_text *merges;  ///< "left right", best first; needed by BPE
+  const crn_token_text *merges;    ///< "left right", best first; needed by BPE
   int32_t bos_id, eos_id, unk_id;  ///< -1 = none
   bool add_bos, add_eos;           ///< what encode adds when asked for special tokens
   bool add_space_prefix;           ///< SPM: a text starts as if a space stood before it

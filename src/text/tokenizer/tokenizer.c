@@ -151,8 +151,8 @@ done:
   return status;
 }
 
-cairn_status cairn_tokenizer_encode(const cairn_tokenizer *t, const char *text, size_t text_bytes, bool add_special_tokens, int32_t *out_ids,
-                                    size_t capacity, size_t *out_count) {
+cairn_status cairn_tokenizer_encode(const cairn_tokenizer *t, const char *text, size_t text_bytes, bool add_special_tokens,
+                                    int32_t *out_ids, size_t capacity, size_t *out_count) {
   return cairn_tokenizer_encode_pair(t, text, text_bytes, NULL, 0, add_special_tokens, out_ids, NULL, capacity, out_count);
 }
 

@@ -8,13 +8,18 @@ int32_t crn_vocab_id(const crn_vocab *vocab, const char *text, size_t bytes) {
   return crn_map_get(&vocab->ids, text, bytes, &id) ? (int32_t)id : -1;
 }
 
-static cairn_status check_id(const crn_build *build, const char *text, const json_t *id) {
+// Tables are indexed by id, so a short file must not be able to ask for a long one.
+static json_int_t largest_allowed(size_t n_tokens) {
+  return n_tokens >= CRN_MAX_TOKEN_ID / 16 ? CRN_MAX_TOKEN_ID : (1 << 20) + 16 * (json_int_t)n_tokens;
+}
+
+static cairn_status check_id(const crn_build *build, const char *text, const json_t *id, json_int_t allowed) {
   if (!json_is_integer(id) || json_integer_value(id) < 0) {
     return CRN_FAIL(CORRUPT, "%s: the id of token '%.80s' must be a whole number from 0 on", build->what, text);
   }
-  if (json_integer_value(id) > CRN_MAX_TOKEN_ID) {
-    return CRN_FAIL(UNSUPPORTED, "%s: token '%.80s' has id %lld, at most %d is supported", build->what, text,
-                    (long long)json_integer_value(id), CRN_MAX_TOKEN_ID);
+  if (json_integer_value(id) > allowed) {
+    return CRN_FAIL(UNSUPPORTED, "%s: token '%.80s' has id %lld, at most %lld is supported for as many tokens", build->what, text,
+                    (long long)json_integer_value(id), (long long)allowed);
   }
   return CAIRN_OK;
 }
@@ -35,8 +40,9 @@ cairn_status crn_vocab_load_map(crn_build *build, const json_t *json) {
   json_t *id;
   json_int_t largest = -1;
   if (!json_is_object(json)) return CRN_FAIL(CORRUPT, "%s: 'vocab' must be an object of token ids", build->what);
+  json_int_t allowed = largest_allowed(json_object_size(json));
   json_object_foreach((json_t *)json, text, id) {
-    CRN_TRY(check_id(build, text, id));
+    CRN_TRY(check_id(build, text, id, allowed));
     if (json_integer_value(id) > largest) largest = json_integer_value(id);
   }
   v->n_ids = (int32_t)largest + 1;

@@ -185,9 +185,10 @@ static void run_rows(void *user, int64_t begin, int64_t end, int worker) {
 }
 
 // Checks that the grid of an operand divides the data, and remembers the size of a block.
-static cairn_status check_grid(const crn_kernel_args *args, shift_scale *s) {
+static cairn_status check_grid(shift_scale *s) {
+  const crn_tensor *all[4] = {s->data, s->scale, s->offset1, s->offset2};
   for (int k = 0; k < 4; k++) {
-    const crn_tensor *t = &args->operands[k];
+    const crn_tensor *t = all[k];
     if (t->rank != s->out->rank)
       return CRN_FAIL(INVALID_ARGUMENT, "blockwise_shift_scale: operand %d has rank %d, the result %d", k, t->rank, s->out->rank);
     for (int d = 0; d < t->rank; d++) {
@@ -202,8 +203,24 @@ static cairn_status check_grid(const crn_kernel_args *args, shift_scale *s) {
   return CAIRN_OK;
 }
 
+// A scalar parameter holds for the whole tensor: it is seen as a grid of the scale's shape (of one block when the scale
+// is the scalar) whose strides are 0.
+static crn_tensor as_grid(const crn_tensor *t, const crn_tensor *scale, int rank) {
+  crn_tensor grid = *t;
+  if (t->rank == rank || t->rank != 0) return grid;
+  grid.rank = rank;
+  for (int d = 0; d < rank; d++) {
+    grid.dims[d] = scale->rank == rank ? scale->dims[d] : 1;
+    grid.strides[d] = 0;
+  }
+  return grid;
+}
+
 cairn_status crn_ref_blockwise_shift_scale(const crn_kernel_args *args) {
-  shift_scale s = {&args->operands[0], &args->operands[1], &args->operands[2], &args->operands[3], &args->results[0], {0}, 1};
+  const crn_tensor *in = args->operands;
+  crn_tensor grids[3];
+  for (int k = 0; k < 3; k++) grids[k] = as_grid(&in[k + 1], &in[1], args->results[0].rank);
+  shift_scale s = {&in[0], &grids[0], &grids[1], &grids[2], &args->results[0], {0}, 1};
   for (int k = 1; k < 4; k++) {
     cairn_dtype dtype = args->operands[k].dtype;
     if (!crn_dtype_is_float(dtype) && !crn_dtype_is_integer(dtype)) {
@@ -214,7 +231,7 @@ cairn_status crn_ref_blockwise_shift_scale(const crn_kernel_args *args) {
     return CRN_FAIL(UNSUPPORTED, "blockwise_shift_scale of %s to %s has no kernel", cairn_dtype_name(s.data->dtype),
                     cairn_dtype_name(s.out->dtype));
   }
-  CRN_TRY(check_grid(args, &s));
+  CRN_TRY(check_grid(&s));
   int64_t count = crn_tensor_count(s.out);
   if (count == 0) return CAIRN_OK;
   if (s.out->rank) s.length = s.out->dims[s.out->rank - 1];

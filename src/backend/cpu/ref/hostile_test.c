@@ -189,7 +189,6 @@ static void random_calls(void **state) {
     if (!crn_ref_kernel_of((crn_op_id)id) || (crn_op_info_of((crn_op_id)id)->traits & CRN_COMPOSITE)) continue;
     int accepted = 0;
     for (int i = 0; i < 3000; i++) accepted += try_once(&seed, (crn_op_id)id);
-
     n_ops++;
     n_exercised += accepted > 0;
     n_accepted += accepted;

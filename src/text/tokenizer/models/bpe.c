@@ -1,4 +1,5 @@
 // Byte pair encoding: the characters of a word are joined pair by pair, the best ranked pair first.
+#include <stdio.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -20,7 +21,8 @@ static crn_pair_slot *find_pair(const crn_model *m, uint64_t pair) {
 
 cairn_status crn_bpe_begin_merges(crn_build *build, size_t n_merges) {
   crn_model *m = &build->tokenizer->model;
-  if (n_merges > CRN_MAX_TOKEN_ID) return CRN_FAIL(UNSUPPORTED, "%s: %zu merges, at most %d are supported", build->what, n_merges, CRN_MAX_TOKEN_ID);
+  if (n_merges > CRN_MAX_TOKEN_ID)
+    return CRN_FAIL(UNSUPPORTED, "%s: %zu merges, at most %d are supported", build->what, n_merges, CRN_MAX_TOKEN_ID);
   m->n_pairs = 16;
   while (m->n_pairs < 2 * n_merges) m->n_pairs *= 2;
   CRN_TRY(crn_arena_array(&build->tokenizer->arena, m->n_pairs, sizeof *m->pairs, &m->pairs));
@@ -28,7 +30,8 @@ cairn_status crn_bpe_begin_merges(crn_build *build, size_t n_merges) {
   return CAIRN_OK;
 }
 
-cairn_status crn_bpe_add_merge(crn_build *build, uint32_t rank, const char *left, size_t left_bytes, const char *right, size_t right_bytes) {
+cairn_status crn_bpe_add_merge(crn_build *build, uint32_t rank, const char *left, size_t left_bytes, const char *right,
+                               size_t right_bytes) {
   cairn_tokenizer *t = build->tokenizer;
   crn_model *m = &t->model;
   int32_t a = crn_vocab_id(&t->vocab, left, left_bytes), b = crn_vocab_id(&t->vocab, right, right_bytes);
@@ -133,11 +136,6 @@ cairn_status crn_bpe_load(crn_build *build, const json_t *json) {
 
 // --- encoding --------------------------------------------------------------------------------------------------------
 
-/// An unknown token that may still grow.
-typedef struct pending_unk {
-  bool active;
-} pending_unk;
-
 static cairn_status add_symbol(crn_run *run, int32_t id, uint32_t bytes) {
   int32_t n = (int32_t)run->symbols.size;
   crn_symbol s = {.id = id, .previous = n - 1, .next = -1, .bytes = bytes};
@@ -176,7 +174,7 @@ static bool all_bytes_known(const crn_model *m, const char *text, size_t n) {
   return true;
 }
 
-static cairn_status add_unknown(crn_run *run, const char *text, size_t n, pending_unk *unk) {
+static cairn_status add_unknown(crn_run *run, const char *text, size_t n, bool *in_out_unknown) {
   const crn_model *m = &run->tokenizer->model;
   if (m->byte_fallback && all_bytes_known(m, text, n)) {
     for (size_t i = 0; i < n; i++) CRN_TRY(add_symbol(run, m->byte_ids[(unsigned char)text[i]], 1));
@@ -185,14 +183,14 @@ static cairn_status add_unknown(crn_run *run, const char *text, size_t n, pendin
   if (!m->unk_token.text) return CAIRN_OK;
   if (m->unk_id < 0) return CRN_FAIL(FAILED_PRECONDITION, "the unknown token '%.80s' is not in the vocabulary", m->unk_token.text);
   // Without fusing the unknown token before this one is complete; with fusing both stay one token.
-  if (unk->active && !m->fuse_unk) CRN_TRY(add_symbol(run, m->unk_id, 1));
-  unk->active = true;
+  if (*in_out_unknown && !m->fuse_unk) CRN_TRY(add_symbol(run, m->unk_id, 1));
+  *in_out_unknown = true;
   return CAIRN_OK;
 }
 
 static cairn_status make_symbols(crn_run *run, const char *text, size_t bytes) {
   const cairn_tokenizer *t = run->tokenizer;
-  pending_unk unk = {false};
+  bool unknown = false;  // an unknown token is due, and may still take in more characters
   run->symbols.size = 0;
   for (size_t at = 0; at < bytes;) {
     size_t n = (size_t)crn_code_bytes((unsigned char)text[at]), spelled_bytes;
@@ -200,15 +198,15 @@ static cairn_status make_symbols(crn_run *run, const char *text, size_t bytes) {
     CRN_TRY(spell(run, text + at, n, at == 0, at + n == bytes, &spelled, &spelled_bytes));
     int32_t id = find_char(t, spelled, spelled_bytes);
     if (id >= 0) {
-      if (unk.active) CRN_TRY(add_symbol(run, t->model.unk_id, 1));
-      unk.active = false;
+      if (unknown) CRN_TRY(add_symbol(run, t->model.unk_id, 1));
+      unknown = false;
       CRN_TRY(add_symbol(run, id, (uint32_t)n));
     } else {
-      CRN_TRY(add_unknown(run, spelled, spelled_bytes, &unk));
+      CRN_TRY(add_unknown(run, spelled, spelled_bytes, &unknown));
     }
     at += n;
   }
-  return unk.active ? add_symbol(run, t->model.unk_id, 1) : CAIRN_OK;
+  return unknown ? add_symbol(run, t->model.unk_id, 1) : CAIRN_OK;
 }
 
 static cairn_status offer_pair(crn_run *run, int32_t left) {

@@ -18,7 +18,8 @@ static const char *guess_type(const json_t *json) {
   if (vocab && json_object_get(json, "merges")) return "BPE";
   if (json_is_array(vocab)) return "Unigram";
   if (!vocab || !json_object_get(json, "unk_token")) return "";
-  return json_object_get(json, "continuing_subword_prefix") && json_object_get(json, "max_input_chars_per_word") ? "WordPiece" : "WordLevel";
+  return json_object_get(json, "continuing_subword_prefix") && json_object_get(json, "max_input_chars_per_word") ? "WordPiece"
+                                                                                                                 : "WordLevel";
 }
 
 cairn_status crn_model_load(crn_build *build, const json_t *json) {
