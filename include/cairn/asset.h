@@ -52,8 +52,8 @@ CAIRN_API const cairn_function_info *cairn_asset_find_function(const cairn_asset
 /// Calls `visit` once per kind of operation with how often it occurs (decomposition bodies not counted), sorted by name
 /// ("coreai.add"; an operation without a known name keeps its stored one). The asset as a container is not counted.
 /// Errors: CORRUPT, and what `visit` returns when not OK.
-CAIRN_API cairn_status cairn_asset_count_operations(const cairn_asset *asset, cairn_status (*visit)(void *user, const char *name, int64_t count),
-                                                    void *user);
+CAIRN_API cairn_status cairn_asset_count_operations(const cairn_asset *asset,
+                                                    cairn_status (*visit)(void *user, const char *name, int64_t count), void *user);
 
 typedef struct cairn_weight_info {
   const char *name;  ///< resource key, or "inline_N" for the N-th constant without one; valid during the call only
@@ -65,11 +65,11 @@ typedef struct cairn_weight_info {
 /// Calls `visit` once per weight, in the order of use: every constant kept as a resource, and inline ones of 1024 bytes
 /// or more. A resource that several constants share is visited once. Errors: CORRUPT (a constant whose length does not
 /// fit its type, too), UNSUPPORTED, and what `visit` returns when not OK.
-CAIRN_API cairn_status cairn_asset_visit_weights(const cairn_asset *asset, cairn_status (*visit)(void *user, const cairn_weight_info *weight),
-                                                 void *user);
+CAIRN_API cairn_status cairn_asset_visit_weights(const cairn_asset *asset,
+                                                 cairn_status (*visit)(void *user, const cairn_weight_info *weight), void *user);
 
 typedef struct cairn_print_options {
-  bool bodies;      ///< decomposition bodies too
+  bool bodies;  ///< decomposition bodies too
   bool locations;
   bool large_data;  ///< constants in full instead of their first bytes
 } cairn_print_options;

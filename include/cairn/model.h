@@ -26,7 +26,8 @@ typedef struct cairn_model_options {
   void *progress_user;
   /// Sees every executed operation and its results (CAIRN_DTYPE_NONE results are left out). May be NULL. `op` is
   /// "coreai.add" or a composite's name, `arrays` its results, `seconds` the time it took. Called on the running thread.
-  void (*trace)(void *user, int64_t step, const char *op, const char *location, const cairn_ndarray *const *arrays, int n_arrays, double seconds);
+  void (*trace)(void *user, int64_t step, const char *op, const char *location, const cairn_ndarray *const *arrays, int n_arrays,
+                double seconds);
   void *trace_user;
 } cairn_model_options;
 
@@ -37,7 +38,8 @@ typedef struct cairn_function cairn_function;
 
 /// Opens the asset at `path` and makes it ready. `options` NULL = defaults.
 /// Errors: as cairn_asset_open; UNSUPPORTED naming the operation or element type that cannot run.
-CAIRN_API cairn_status cairn_model_load(cairn_context *context, const char *path, const cairn_model_options *options, cairn_model **out_model);
+CAIRN_API cairn_status cairn_model_load(cairn_context *context, const char *path, const cairn_model_options *options,
+                                        cairn_model **out_model);
 /// As cairn_model_load for an opened asset (which the model keeps).
 CAIRN_API cairn_status cairn_model_create(cairn_asset *asset, const cairn_model_options *options, cairn_model **out_model);
 CAIRN_API void cairn_model_retain(cairn_model *model);
@@ -112,10 +114,10 @@ CAIRN_API void cairn_state_destroy(cairn_state *state);
 /// What the runs of a function did so far, summed. For tests and for `cairn inspect`.
 typedef struct cairn_function_stats {
   int64_t n_runs;
-  int64_t state_bytes_written;   ///< by in-place updates and by whole writes
-  int64_t state_bytes_copied;    ///< of that, copies of whole states because an in-place update could not be proven safe
-  int64_t workspace_allocations; ///< blocks obtained from the allocator by runs; constant in the steady state
-  int64_t folded_bytes;          ///< memory held by folded constants and expanded weights
+  int64_t state_bytes_written;    ///< by in-place updates and by whole writes
+  int64_t state_bytes_copied;     ///< of that, copies of whole states because an in-place update could not be proven safe
+  int64_t workspace_allocations;  ///< blocks obtained from the allocator by runs; constant in the steady state
+  int64_t folded_bytes;           ///< memory held by folded constants and expanded weights
 } cairn_function_stats;
 CAIRN_API void cairn_function_get_stats(const cairn_function *function, cairn_function_stats *out_stats);
 

@@ -66,10 +66,10 @@ CAIRN_API size_t cairn_dtype_bytes(cairn_dtype dtype);
 /// Describes one input, output or state. Owner: borrowed from the asset, model or function it came from.
 typedef struct cairn_descriptor {
   const char *name;
-  cairn_dtype dtype;           ///< CAIRN_DTYPE_NONE for an image value
+  cairn_dtype dtype;  ///< CAIRN_DTYPE_NONE for an image value
   int rank;
-  int64_t shape[CAIRN_MAX_RANK];       ///< -1 = dynamic
-  int64_t interleave[CAIRN_MAX_RANK];  ///< block of consecutive elements per dimension, 1 = none
+  int64_t shape[CAIRN_MAX_RANK];          ///< -1 = dynamic
+  int64_t interleave[CAIRN_MAX_RANK];     ///< block of consecutive elements per dimension, 1 = none
   int64_t alignment[CAIRN_MAX_RANK + 1];  ///< of the strides wanted by the producer; informative, 1 = none
   bool is_image;
   uint32_t image_format, image_height, image_width;  ///< fourcc and size of an image value
@@ -81,8 +81,8 @@ CAIRN_API bool cairn_descriptor_is_dynamic(const cairn_descriptor *descriptor);
 /// Checks that `shape` fits (equal rank, equal static dims, no negative dim) and gives the preferred layout: strides in
 /// elements and the bytes it needs. `shape` NULL is allowed for a static descriptor. Out pointers may be NULL.
 /// Errors: FAILED_PRECONDITION (dynamic dims left unresolved), INVALID_ARGUMENT (naming the dim), OUT_OF_RANGE (size).
-CAIRN_API cairn_status cairn_descriptor_resolve(const cairn_descriptor *descriptor, const int64_t *shape, int rank,
-                                                int64_t *out_strides, size_t *out_bytes);
+CAIRN_API cairn_status cairn_descriptor_resolve(const cairn_descriptor *descriptor, const int64_t *shape, int rank, int64_t *out_strides,
+                                                size_t *out_bytes);
 
 // --- arrays -------------------------------------------------------------------------------------------------------
 
@@ -102,9 +102,9 @@ CAIRN_API cairn_status cairn_ndarray_create_from_descriptor(cairn_context *conte
 
 /// Caller memory to wrap. Zero-initialise, then fill in.
 typedef struct cairn_ndarray_wrap_options {
-  void *data;              ///< start of the caller's block
-  size_t bytes;            ///< its size
-  size_t byte_offset;      ///< of element 0
+  void *data;          ///< start of the caller's block
+  size_t bytes;        ///< its size
+  size_t byte_offset;  ///< of element 0
   cairn_dtype dtype;
   int rank;
   const int64_t *shape;
@@ -117,8 +117,7 @@ typedef struct cairn_ndarray_wrap_options {
 
 /// Wraps caller memory without a copy. Every element the shape and strides reach must lie inside the block, and the
 /// data must be aligned to its element. On failure `release` is not called.
-CAIRN_API cairn_status cairn_ndarray_wrap(cairn_context *context, const cairn_ndarray_wrap_options *options,
-                                          cairn_ndarray **out_array);
+CAIRN_API cairn_status cairn_ndarray_wrap(cairn_context *context, const cairn_ndarray_wrap_options *options, cairn_ndarray **out_array);
 
 /// A view of the elements [start, end) of every dimension (NULL = whole). Keeps the parent's storage alive.
 CAIRN_API cairn_status cairn_ndarray_slice(cairn_ndarray *array, const int64_t *start, const int64_t *end, cairn_ndarray **out_view);

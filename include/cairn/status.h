@@ -17,21 +17,21 @@ extern "C" {
 #endif
 
 /// X(NAME, value, "text"). Values are part of the ABI and never change.
-#define CAIRN_STATUS_LIST(X)                                                      \
-  X(OK, 0, "ok")                                                                  \
-  X(CANCELLED, 1, "cancelled")                                                    \
-  X(INVALID_ARGUMENT, 2, "invalid argument")                                      \
-  X(NOT_FOUND, 3, "not found")                                                    \
-  X(ALREADY_EXISTS, 4, "already exists")                                          \
-  X(OUT_OF_RANGE, 5, "out of range")                                              \
-  X(UNSUPPORTED, 6, "unsupported")                                                \
-  X(CORRUPT, 7, "corrupt data")                                                   \
-  X(INCOMPATIBLE, 8, "incompatible")                                              \
-  X(OUT_OF_MEMORY, 9, "out of memory")                                            \
-  X(FAILED_PRECONDITION, 10, "failed precondition")                               \
-  X(BUSY, 11, "busy")                                                             \
-  X(CONTEXT_FULL, 12, "context full")                                             \
-  X(IO, 13, "input/output error")                                                 \
+#define CAIRN_STATUS_LIST(X)                        \
+  X(OK, 0, "ok")                                    \
+  X(CANCELLED, 1, "cancelled")                      \
+  X(INVALID_ARGUMENT, 2, "invalid argument")        \
+  X(NOT_FOUND, 3, "not found")                      \
+  X(ALREADY_EXISTS, 4, "already exists")            \
+  X(OUT_OF_RANGE, 5, "out of range")                \
+  X(UNSUPPORTED, 6, "unsupported")                  \
+  X(CORRUPT, 7, "corrupt data")                     \
+  X(INCOMPATIBLE, 8, "incompatible")                \
+  X(OUT_OF_MEMORY, 9, "out of memory")              \
+  X(FAILED_PRECONDITION, 10, "failed precondition") \
+  X(BUSY, 11, "busy")                               \
+  X(CONTEXT_FULL, 12, "context full")               \
+  X(IO, 13, "input/output error")                   \
   X(INTERNAL, 14, "internal error")
 
 typedef enum cairn_status {

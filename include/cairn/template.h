@@ -20,9 +20,9 @@ extern "C" {
 typedef struct cairn_template cairn_template;
 
 typedef struct cairn_template_limits {
-  uint64_t max_steps;         ///< evaluated nodes, default 20 million
-  size_t max_output_bytes;    ///< default 64 MiB
-  int max_depth;              ///< nesting of expressions, blocks and macro calls, default 200
+  uint64_t max_steps;       ///< evaluated nodes, default 20 million
+  size_t max_output_bytes;  ///< default 64 MiB
+  int max_depth;            ///< nesting of expressions, blocks and macro calls, default 200
 } cairn_template_limits;
 
 /// Compiles `source`. `what` names it in messages. Errors: CORRUPT with the line, UNSUPPORTED, OUT_OF_MEMORY.

@@ -24,8 +24,8 @@ typedef struct cairn_tokenizer cairn_tokenizer;
 CAIRN_API cairn_status cairn_tokenizer_open(cairn_context *context, const char *path, cairn_tokenizer **out_tokenizer);
 
 /// As cairn_tokenizer_open, from the text of a `tokenizer.json` in memory. `what` names it in messages.
-CAIRN_API cairn_status cairn_tokenizer_create_from_json(cairn_context *context, const char *json, size_t json_bytes,
-                                                        const char *what, cairn_tokenizer **out_tokenizer);
+CAIRN_API cairn_status cairn_tokenizer_create_from_json(cairn_context *context, const char *json, size_t json_bytes, const char *what,
+                                                        cairn_tokenizer **out_tokenizer);
 
 CAIRN_API void cairn_tokenizer_retain(cairn_tokenizer *tokenizer);
 CAIRN_API void cairn_tokenizer_release(cairn_tokenizer *tokenizer);
@@ -44,14 +44,14 @@ CAIRN_API cairn_status cairn_tokenizer_encode(const cairn_tokenizer *tokenizer, 
 
 /// As cairn_tokenizer_encode for a pair of texts (`pair` NULL: one text); `out_type_ids` (may be NULL) gets the number of
 /// the text, or what the post-processor says instead, per id.
-CAIRN_API cairn_status cairn_tokenizer_encode_pair(const cairn_tokenizer *tokenizer, const char *text, size_t text_bytes,
-                                                   const char *pair, size_t pair_bytes, bool add_special_tokens, int32_t *out_ids,
-                                                   int32_t *out_type_ids, size_t capacity, size_t *out_count);
+CAIRN_API cairn_status cairn_tokenizer_encode_pair(const cairn_tokenizer *tokenizer, const char *text, size_t text_bytes, const char *pair,
+                                                   size_t pair_bytes, bool add_special_tokens, int32_t *out_ids, int32_t *out_type_ids,
+                                                   size_t capacity, size_t *out_count);
 
 /// Turns ids into text. Ids outside the vocabulary are skipped, as the reference does. The text may hold U+FFFD where
 /// bytes do not form UTF-8. Writes up to `capacity` bytes (no NUL) and stores the full size in `*out_bytes`.
-CAIRN_API cairn_status cairn_tokenizer_decode(const cairn_tokenizer *tokenizer, const int32_t *ids, size_t n_ids,
-                                              bool skip_special_tokens, char *out_text, size_t capacity, size_t *out_bytes);
+CAIRN_API cairn_status cairn_tokenizer_decode(const cairn_tokenizer *tokenizer, const int32_t *ids, size_t n_ids, bool skip_special_tokens,
+                                              char *out_text, size_t capacity, size_t *out_bytes);
 
 /// The id of a token written exactly as in the vocabulary or the added tokens, or -1.
 CAIRN_API int32_t cairn_tokenizer_id(const cairn_tokenizer *tokenizer, const char *token);

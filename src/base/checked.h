@@ -21,8 +21,6 @@ static inline bool crn_align_size(size_t n, size_t align, size_t *out) {
 }
 
 /// True when [offset, offset + bytes) lies inside [0, total).
-static inline bool crn_range_inside(size_t offset, size_t bytes, size_t total) {
-  return offset <= total && bytes <= total - offset;
-}
+static inline bool crn_range_inside(size_t offset, size_t bytes, size_t total) { return offset <= total && bytes <= total - offset; }
 
 #endif

@@ -4,13 +4,13 @@
 
 #include <stdint.h>
 
-#define CRN_CPU_LIST(X) \
-  X(AVX2, 0, "avx2")    /* with FMA and F16C */ \
-  X(AVX512, 1, "avx512") /* F, BW, DQ, VL */ \
-  X(AVX512VNNI, 2, "avx512vnni") \
-  X(AVX512BF16, 3, "avx512bf16") \
-  X(NEON, 4, "neon") \
-  X(DOTPROD, 5, "dotprod") \
+#define CRN_CPU_LIST(X)                          \
+  X(AVX2, 0, "avx2")     /* with FMA and F16C */ \
+  X(AVX512, 1, "avx512") /* F, BW, DQ, VL */     \
+  X(AVX512VNNI, 2, "avx512vnni")                 \
+  X(AVX512BF16, 3, "avx512bf16")                 \
+  X(NEON, 4, "neon")                             \
+  X(DOTPROD, 5, "dotprod")                       \
   X(I8MM, 6, "i8mm")
 
 enum {

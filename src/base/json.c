@@ -31,7 +31,9 @@ static cairn_status member(const json_t *object, const char *what, const char *k
   return CAIRN_OK;
 }
 
-static cairn_status wrong_type(const char *what, const char *key, const char *wanted) { return CRN_FAIL(CORRUPT, "%s: '%s' must be %s", what, key, wanted); }
+static cairn_status wrong_type(const char *what, const char *key, const char *wanted) {
+  return CRN_FAIL(CORRUPT, "%s: '%s' must be %s", what, key, wanted);
+}
 
 cairn_status crn_json_string(const json_t *object, const char *what, const char *key, bool required, const char **out) {
   json_t *v;

@@ -3,8 +3,8 @@
 #define CRN_BASE_JSON_H
 
 #include <jansson.h>
-#include <stdint.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/alloc.h"
 

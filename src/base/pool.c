@@ -20,13 +20,13 @@ struct crn_pool {
   int n_threads;  // with the caller
   pthread_t *threads;
   int n_started;
-  pthread_mutex_t turn;   // held by the caller whose loop is running
-  pthread_mutex_t lock;   // guards sleeping and waking
+  pthread_mutex_t turn;  // held by the caller whose loop is running
+  pthread_mutex_t lock;  // guards sleeping and waking
   pthread_cond_t wake, idle;
   job job;
-  _Atomic int64_t next;       // first index nobody took yet
-  _Atomic unsigned epoch;     // counts loops; a change wakes the workers
-  _Atomic int n_busy;         // workers that have not finished the current loop
+  _Atomic int64_t next;    // first index nobody took yet
+  _Atomic unsigned epoch;  // counts loops; a change wakes the workers
+  _Atomic int n_busy;      // workers that have not finished the current loop
   _Atomic bool stop;
 };
 
@@ -114,7 +114,8 @@ static cairn_status start_worker(crn_pool *p, int worker) {
 
 cairn_status crn_pool_create(const cairn_allocator *allocator, int n_threads, crn_pool **out_pool) {
   *out_pool = NULL;
-  if (n_threads < 1 || n_threads > MAX_THREADS) return CRN_FAIL(INVALID_ARGUMENT, "%d threads asked for, 1 to %d are possible", n_threads, MAX_THREADS);
+  if (n_threads < 1 || n_threads > MAX_THREADS)
+    return CRN_FAIL(INVALID_ARGUMENT, "%d threads asked for, 1 to %d are possible", n_threads, MAX_THREADS);
   crn_pool *p;
   CRN_TRY(crn_alloc_zero(allocator, sizeof *p, &p));
   p->allocator = allocator;

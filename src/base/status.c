@@ -64,7 +64,8 @@ void crn_error_clear(void) { crn_error_restore(CAIRN_OK, ""); }
 const char *cairn_status_text(cairn_status code) {
   switch (code) {
 #define CASE_TEXT(name, value, text) \
-  case CAIRN_##name: return text;
+  case CAIRN_##name:                 \
+    return text;
     CAIRN_STATUS_LIST(CASE_TEXT)
 #undef CASE_TEXT
   }
@@ -74,7 +75,8 @@ const char *cairn_status_text(cairn_status code) {
 const char *cairn_status_name(cairn_status code) {
   switch (code) {
 #define CASE_NAME(name, value, text) \
-  case CAIRN_##name: return #name;
+  case CAIRN_##name:                 \
+    return #name;
     CAIRN_STATUS_LIST(CASE_NAME)
 #undef CASE_NAME
   }

@@ -5,8 +5,7 @@
 #include "cairn/status.h"
 
 /// Records a failure on this thread and returns its code. `fmt` names the thing that is wrong and what would be accepted.
-cairn_status crn_fail(cairn_status code, const char *file, int line, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+cairn_status crn_fail(cairn_status code, const char *file, int line, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 /// Adds one outer note to the record of this thread and returns `code` unchanged.
 cairn_status crn_note(cairn_status code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -22,24 +21,24 @@ void crn_error_clear(void);
 #define CRN_FAIL(code, ...) (crn_fail(CAIRN_##code, __FILE__, __LINE__, __VA_ARGS__), CAIRN_##code)
 
 /// Evaluates an expression of type cairn_status and returns it from the function when it failed.
-#define CRN_TRY(expr)                        \
-  do {                                       \
-    cairn_status crn_try_status_ = (expr);   \
+#define CRN_TRY(expr)                                        \
+  do {                                                       \
+    cairn_status crn_try_status_ = (expr);                   \
     if (crn_try_status_ != CAIRN_OK) return crn_try_status_; \
   } while (0)
 
 /// As CRN_TRY, adding a note to the record.
-#define CRN_TRY_NOTE(expr, ...)              \
-  do {                                       \
-    cairn_status crn_try_status_ = (expr);   \
+#define CRN_TRY_NOTE(expr, ...)                                                     \
+  do {                                                                              \
+    cairn_status crn_try_status_ = (expr);                                          \
     if (crn_try_status_ != CAIRN_OK) return crn_note(crn_try_status_, __VA_ARGS__); \
   } while (0)
 
 /// As CRN_TRY for functions that hold resources: stores the status in `status` and jumps to `done`.
-#define CRN_TRY_GOTO(expr)                   \
-  do {                                       \
-    status = (expr);                         \
-    if (status != CAIRN_OK) goto done;       \
+#define CRN_TRY_GOTO(expr)             \
+  do {                                 \
+    status = (expr);                   \
+    if (status != CAIRN_OK) goto done; \
   } while (0)
 
 #endif

@@ -24,7 +24,8 @@ void crn_str_clear(crn_str *s) {
 
 cairn_status crn_str_reserve(crn_str *s, size_t extra) {
   size_t need;
-  if (!crn_add_size(s->size, extra, &need) || !crn_add_size(need, 1, &need)) return CRN_FAIL(OUT_OF_MEMORY, "text of more than %zu bytes", s->size);
+  if (!crn_add_size(s->size, extra, &need) || !crn_add_size(need, 1, &need))
+    return CRN_FAIL(OUT_OF_MEMORY, "text of more than %zu bytes", s->size);
   if (need <= s->capacity) return CAIRN_OK;
   size_t capacity = s->capacity < 32 ? 32 : s->capacity + s->capacity / 2;
   if (capacity < need) capacity = need;

@@ -4,10 +4,10 @@
 
 #include "base/alloc.h"
 
-#define CRN_VEC(type)        \
-  struct {                   \
-    type *items;             \
-    size_t size, capacity;   \
+#define CRN_VEC(type)      \
+  struct {                 \
+    type *items;           \
+    size_t size, capacity; \
   }
 
 /// Makes room for `extra` more items. Evaluates to a cairn_status.
@@ -18,11 +18,11 @@
 #define crn_vec_push(allocator, v, item) \
   (crn_vec_reserve((allocator), (v), 1) == CAIRN_OK ? ((v)->items[(v)->size++] = (item), CAIRN_OK) : CAIRN_OUT_OF_MEMORY)
 
-#define crn_vec_free(allocator, v)                                                   \
-  do {                                                                               \
-    crn_free((allocator), (v)->items, (v)->capacity * sizeof *(v)->items);           \
-    (v)->items = NULL;                                                               \
-    (v)->size = (v)->capacity = 0;                                                   \
+#define crn_vec_free(allocator, v)                                         \
+  do {                                                                     \
+    crn_free((allocator), (v)->items, (v)->capacity * sizeof *(v)->items); \
+    (v)->items = NULL;                                                     \
+    (v)->size = (v)->capacity = 0;                                         \
   } while (0)
 
 cairn_status crn_vec_grow(const cairn_allocator *a, void **items, size_t size, size_t *capacity, size_t item_bytes, size_t extra);

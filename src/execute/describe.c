@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static cairn_status describe_value(crn_arena *arena, const char *name, const char *kind, int position, const crn_type *type, cairn_descriptor *out) {
+static cairn_status describe_value(crn_arena *arena, const char *name, const char *kind, int position, const crn_type *type,
+                                   cairn_descriptor *out) {
   char made[32];
   if (!name) {
     snprintf(made, sizeof made, "%s%d", kind, position);
@@ -22,7 +23,8 @@ static cairn_status describe_value(crn_arena *arena, const char *name, const cha
   return CAIRN_OK;
 }
 
-static cairn_status describe_arguments(crn_arena *arena, const crn_graph *g, cairn_descriptor *inputs, cairn_descriptor *states, cairn_function_info *out) {
+static cairn_status describe_arguments(crn_arena *arena, const crn_graph *g, cairn_descriptor *inputs, cairn_descriptor *states,
+                                       cairn_function_info *out) {
   for (uint32_t i = 0; i < g->body->n_arguments; i++) {
     const crn_value *v = &g->body->arguments[i];
     bool is_state = v->type->kind == CRN_TYPE_HANDLE;

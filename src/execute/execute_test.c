@@ -56,13 +56,17 @@ static cairn_status build_cache(cairn_context *context, bool use_old_value, crn_
   crn_value *at = crn_build_input(&b, "at", CAIRN_SI32, (int64_t[]){1}, 1);
   crn_value *cache = crn_build_state(&b, "cache", CAIRN_F32, (int64_t[]){2, -1, 4}, 3);
   crn_value *zero = crn_build_i32(&b, (int32_t[]){0}, 1), *ones = crn_build_i32(&b, (int32_t[]){1, 1, 1}, 3);
-  crn_value *two = crn_build_i32(&b, (int32_t[]){2}, 1), *four = crn_build_i32(&b, (int32_t[]){4}, 1), *one = crn_build_i32(&b, (int32_t[]){1}, 1);
+  crn_value *two = crn_build_i32(&b, (int32_t[]){2}, 1), *four = crn_build_i32(&b, (int32_t[]){4}, 1),
+            *one = crn_build_i32(&b, (int32_t[]){1}, 1);
   crn_value *shape = crn_build_cast(&b, crn_build_unary(&b, CRN_OP_get_shape, x), CAIRN_SI32);
   crn_value *rows = crn_build_slice(&b, shape, one, two, one);
   crn_value *stop = crn_build_binary(&b, CRN_OP_add, at, rows);
-  crn_value *start_at = crn_build_concat(&b, 0, (crn_value *[]){zero, at, zero}, 3), *end_at = crn_build_concat(&b, 0, (crn_value *[]){two, stop, four}, 3);
+  crn_value *start_at = crn_build_concat(&b, 0, (crn_value *[]){zero, at, zero}, 3),
+            *end_at = crn_build_concat(&b, 0, (crn_value *[]){two, stop, four}, 3);
   crn_value *old = crn_build_read_state(&b, cache);
-  crn_value *fresh = crn_build_op(&b, CRN_OP_slice_update, (crn_value *[]){old, start_at, end_at, ones, crn_build_binary(&b, CRN_OP_add, x, x)}, 5, CAIRN_DTYPE_NONE, 0);
+  crn_value *fresh =
+      crn_build_op(&b, CRN_OP_slice_update, (crn_value *[]){old, start_at, end_at, ones, crn_build_binary(&b, CRN_OP_add, x, x)}, 5,
+                   CAIRN_DTYPE_NONE, 0);
   crn_build_write_state(&b, cache, fresh);
   crn_value *now = use_old_value ? old : crn_build_read_state(&b, cache);
   crn_value *begin = crn_build_i32(&b, (int32_t[]){0, 0, 0}, 3);
@@ -176,7 +180,8 @@ static void test_steady_state_allocates_nothing(void **state) {
   fixture f;
   fixture_open(&f, false, NULL);
   cairn_ndarray *views[8];
-  for (int i = 0; i < 8; i++) assert_int_equal(cairn_ndarray_create(f.context, CAIRN_F32, (int64_t[]){2, i + 1, 4}, 3, &views[i]), CAIRN_OK);
+  for (int i = 0; i < 8; i++)
+    assert_int_equal(cairn_ndarray_create(f.context, CAIRN_F32, (int64_t[]){2, i + 1, 4}, 3, &views[i]), CAIRN_OK);
   for (int i = 0; i < 8; i++) {
     set_step(&f, i);
     assert_int_equal(run_step(&f, NULL, views[i]), CAIRN_OK);
@@ -198,7 +203,8 @@ typedef struct intruder {
   cairn_status seen;
 } intruder;
 
-static void run_again(void *user, int64_t step, const char *op, const char *location, const cairn_ndarray *const *arrays, int n, double seconds) {
+static void run_again(void *user, int64_t step, const char *op, const char *location, const cairn_ndarray *const *arrays, int n,
+                      double seconds) {
   (void)step, (void)op, (void)location, (void)arrays, (void)n, (void)seconds;
   intruder *i = user;
   if (i->seen != CAIRN_OK) return;
@@ -406,9 +412,15 @@ static void test_allocation_failures(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_state_in_place),  cmocka_unit_test(test_snapshot_survives_write), cmocka_unit_test(test_steady_state_allocates_nothing),
-      cmocka_unit_test(test_busy_state),      cmocka_unit_test(test_wrong_calls),             cmocka_unit_test(test_failing_step_names_the_op),
-      cmocka_unit_test(test_outputs),         cmocka_unit_test(test_state_object),            cmocka_unit_test(test_allocation_failures),
+      cmocka_unit_test(test_state_in_place),
+      cmocka_unit_test(test_snapshot_survives_write),
+      cmocka_unit_test(test_steady_state_allocates_nothing),
+      cmocka_unit_test(test_busy_state),
+      cmocka_unit_test(test_wrong_calls),
+      cmocka_unit_test(test_failing_step_names_the_op),
+      cmocka_unit_test(test_outputs),
+      cmocka_unit_test(test_state_object),
+      cmocka_unit_test(test_allocation_failures),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

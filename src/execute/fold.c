@@ -80,7 +80,8 @@ static uint32_t skip_body(const crn_plan *p, uint32_t i) {
   return s->kind == CRN_STEP_COMPOSITE && s->body_end ? s->body_end : i;
 }
 
-static cairn_status fold_steps(crn_plan *p, crn_workspace *w, bool *folded, void (*progress)(void *, const char *, int64_t, int64_t), void *user) {
+static cairn_status fold_steps(crn_plan *p, crn_workspace *w, bool *folded, void (*progress)(void *, const char *, int64_t, int64_t),
+                               void *user) {
   for (uint32_t i = 0; i < p->n_steps; i++) {
     i = skip_body(p, i);
     const crn_step *s = &p->steps[i];

@@ -11,19 +11,23 @@ static cairn_status list_names(const cairn_function *f, const char *kind, const 
   crn_str names;
   crn_str_initialize(&names, &f->model->context->allocator);
   for (int i = 0; i < n && i < 32; i++) crn_str_printf(&names, "%s%s", i ? ", " : "", d[i].name);
-  cairn_status status = CRN_FAIL(INVALID_ARGUMENT, "function '%s' has no %s '%s'; it has: %s", f->info->name, kind, given, n ? names.data : "none");
+  cairn_status status =
+      CRN_FAIL(INVALID_ARGUMENT, "function '%s' has no %s '%s'; it has: %s", f->info->name, kind, given, n ? names.data : "none");
   crn_str_deinitialize(&names);
   return status;
 }
 
-static cairn_status check_given(const cairn_function *f, const char *kind, const cairn_named_array *given, int n_given, const cairn_descriptor *d, int n) {
+static cairn_status check_given(const cairn_function *f, const char *kind, const cairn_named_array *given, int n_given,
+                                const cairn_descriptor *d, int n) {
   for (int i = 0; i < n_given; i++) {
     int k = 0;
-    if (!given[i].name || !given[i].array) return CRN_FAIL(INVALID_ARGUMENT, "function '%s': %s %d has no name or no array", f->info->name, kind, i);
+    if (!given[i].name || !given[i].array)
+      return CRN_FAIL(INVALID_ARGUMENT, "function '%s': %s %d has no name or no array", f->info->name, kind, i);
     while (k < n && strcmp(d[k].name, given[i].name)) k++;
     if (k == n) return list_names(f, kind, given[i].name, d, n);
     for (k = 0; k < i; k++) {
-      if (!strcmp(given[k].name, given[i].name)) return CRN_FAIL(INVALID_ARGUMENT, "function '%s': %s '%s' is given twice", f->info->name, kind, given[i].name);
+      if (!strcmp(given[k].name, given[i].name))
+        return CRN_FAIL(INVALID_ARGUMENT, "function '%s': %s '%s' is given twice", f->info->name, kind, given[i].name);
     }
   }
   return CAIRN_OK;
@@ -40,11 +44,12 @@ static cairn_status check_fit(const cairn_function *f, const char *kind, const c
   const crn_tensor *t = &a->view;
   if (d->is_image) return CRN_FAIL(UNSUPPORTED, "%s '%s' is an image", kind, d->name);
   if (t->dtype != d->dtype) {
-    return CRN_FAIL(INVALID_ARGUMENT, "%s '%s' of function '%s' must be %s, %s was given", kind, d->name, f->info->name, cairn_dtype_name(d->dtype),
-                    cairn_dtype_name(t->dtype));
+    return CRN_FAIL(INVALID_ARGUMENT, "%s '%s' of function '%s' must be %s, %s was given", kind, d->name, f->info->name,
+                    cairn_dtype_name(d->dtype), cairn_dtype_name(t->dtype));
   }
   if (t->rank != d->rank) {
-    return CRN_FAIL(INVALID_ARGUMENT, "%s '%s' of function '%s' must have rank %d, rank %d was given", kind, d->name, f->info->name, d->rank, t->rank);
+    return CRN_FAIL(INVALID_ARGUMENT, "%s '%s' of function '%s' must have rank %d, rank %d was given", kind, d->name, f->info->name,
+                    d->rank, t->rank);
   }
   for (int i = 0; i < d->rank; i++) {
     if (d->shape[i] >= 0 && d->shape[i] != t->dims[i]) {
@@ -67,10 +72,12 @@ static bool overlap(const cairn_ndarray *a, const cairn_ndarray *b) {
   return pa < pb + nb * cairn_dtype_bytes(b->view.dtype) && pb < pa + na * cairn_dtype_bytes(a->view.dtype);
 }
 
-static cairn_status check_disjoint(const char *kind_a, const cairn_named_array *a, int n_a, const char *kind_b, const cairn_named_array *b, int n_b, bool same_list) {
+static cairn_status check_disjoint(const char *kind_a, const cairn_named_array *a, int n_a, const char *kind_b, const cairn_named_array *b,
+                                   int n_b, bool same_list) {
   for (int i = 0; i < n_a; i++) {
     for (int k = same_list ? i + 1 : 0; k < n_b; k++) {
-      if (overlap(a[i].array, b[k].array)) return CRN_FAIL(INVALID_ARGUMENT, "%s '%s' and %s '%s' share memory", kind_a, a[i].name, kind_b, b[k].name);
+      if (overlap(a[i].array, b[k].array))
+        return CRN_FAIL(INVALID_ARGUMENT, "%s '%s' and %s '%s' share memory", kind_a, a[i].name, kind_b, b[k].name);
     }
   }
   return CAIRN_OK;
@@ -78,7 +85,8 @@ static cairn_status check_disjoint(const char *kind_a, const cairn_named_array *
 
 // --- checks before the run ---------------------------------------------------------------------------------------------------
 
-static cairn_status check_all_present(const cairn_function *f, const char *kind, const cairn_named_array *given, int n_given, const cairn_descriptor *d, int n) {
+static cairn_status check_all_present(const cairn_function *f, const char *kind, const cairn_named_array *given, int n_given,
+                                      const cairn_descriptor *d, int n) {
   for (int i = 0; i < n; i++) {
     const cairn_ndarray *a = find_given(given, n_given, d[i].name);
     if (!a) return CRN_FAIL(INVALID_ARGUMENT, "%s '%s' of function '%s' is missing", kind, d[i].name, f->info->name);
@@ -98,7 +106,8 @@ static cairn_status check_args(const cairn_function *f, const cairn_run_args *r,
     const cairn_ndarray *view = find_given(r->outputs, r->n_outputs, info->outputs[i].name);
     if (view) CRN_TRY(check_fit(f, "output view", &info->outputs[i], view));
     if (view && view->is_read_only) return CRN_FAIL(INVALID_ARGUMENT, "the view of output '%s' is read-only", info->outputs[i].name);
-    if (!view && !has_bag) return CRN_FAIL(INVALID_ARGUMENT, "output '%s' has no view, and no bag for outputs was asked for", info->outputs[i].name);
+    if (!view && !has_bag)
+      return CRN_FAIL(INVALID_ARGUMENT, "output '%s' has no view, and no bag for outputs was asked for", info->outputs[i].name);
   }
   for (int i = 0; i < r->n_states; i++) {
     if (r->states[i].array->is_read_only) return CRN_FAIL(INVALID_ARGUMENT, "state '%s' is read-only", r->states[i].name);
@@ -170,10 +179,12 @@ static cairn_status outputs_create(cairn_function *f, cairn_outputs **out) {
   return CAIRN_OK;
 }
 
-static cairn_status put_output(cairn_function *f, const crn_tensor *value, const cairn_descriptor *d, cairn_ndarray *view, cairn_outputs *bag) {
+static cairn_status put_output(cairn_function *f, const crn_tensor *value, const cairn_descriptor *d, cairn_ndarray *view,
+                               cairn_outputs *bag) {
   crn_tensor t = *value;
   if (view) {
-    if (!crn_tensor_same_shape(&view->view, &t)) return CRN_FAIL(INVALID_ARGUMENT, "the view of output '%s' does not have the shape of the result", d->name);
+    if (!crn_tensor_same_shape(&view->view, &t))
+      return CRN_FAIL(INVALID_ARGUMENT, "the view of output '%s' does not have the shape of the result", d->name);
     crn_ndarray_copy_in(view, &t);
     return CAIRN_OK;
   }
@@ -258,7 +269,9 @@ static void return_workspace(cairn_function *f, crn_workspace *w) {
   bool warn = copied && !f->warned_copy;
   f->warned_copy |= copied;
   pthread_mutex_unlock(&f->lock);
-  if (warn) CRN_WARN(f->model->context, "function '%s' rewrites a whole state on each run: its update could not be proven safe in place", f->info->name);
+  if (warn)
+    CRN_WARN(f->model->context, "function '%s' rewrites a whole state on each run: its update could not be proven safe in place",
+             f->info->name);
 }
 
 static cairn_status run(cairn_function *f, crn_workspace *w, const cairn_run_args *args, cairn_outputs *bag) {

@@ -11,10 +11,10 @@
 struct cairn_model {
   atomic_int references;
   cairn_context *context;
-  cairn_asset *asset;     ///< NULL for a program built in memory
+  cairn_asset *asset;  ///< NULL for a program built in memory
   crn_program *program;
   cairn_model_options options;
-  crn_arena arena;        ///< of the descriptors
+  crn_arena arena;  ///< of the descriptors
   cairn_function_info *functions;
   const crn_graph **graphs;
   int n_functions;
@@ -26,7 +26,7 @@ struct cairn_function {
   const cairn_function_info *info;
   crn_plan *plan;
   crn_trace trace;
-  pthread_mutex_t lock;   ///< guards the idle list and the counters
+  pthread_mutex_t lock;  ///< guards the idle list and the counters
   crn_workspace *idle;
   cairn_function_stats stats;
   bool warned_copy;
@@ -35,8 +35,8 @@ struct cairn_function {
 struct cairn_outputs {
   const cairn_allocator *allocator;
   int n, capacity;
-  const char **names;       ///< borrowed from the function
-  cairn_ndarray **arrays;   ///< NULL once taken
+  const char **names;      ///< borrowed from the function
+  cairn_ndarray **arrays;  ///< NULL once taken
   cairn_function *function;
 };
 

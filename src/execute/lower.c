@@ -152,22 +152,31 @@ static cairn_status lower_invoke(crn_lowering *l, const crn_op *op, crn_binding 
 
 static cairn_status lower_op(crn_lowering *l, const crn_op *op, crn_binding *env, crn_binding *out_results) {
   switch (op->id) {
-    case CRN_OP_constant: return crn_lower_bind_slot(l, env, &op->results[0], op->attr.constant);
+    case CRN_OP_constant:
+      return crn_lower_bind_slot(l, env, &op->results[0], op->attr.constant);
     case CRN_OP_create_token:
-    case CRN_OP_join_token: env[op->results[0].id].kind = CRN_TOKEN; return CAIRN_OK;
+    case CRN_OP_join_token:
+      env[op->results[0].id].kind = CRN_TOKEN;
+      return CAIRN_OK;
     case CRN_OP_read_handle:
-    case CRN_OP_write_handle: return lower_state_access(l, op, env);
-    case CRN_OP_invoke: return lower_invoke(l, op, env);
+    case CRN_OP_write_handle:
+      return lower_state_access(l, op, env);
+    case CRN_OP_invoke:
+      return lower_invoke(l, op, env);
     case CRN_OP_debuginfo_record:
-    case CRN_OP_debuginfo_value: return CAIRN_OK;
-    case CRN_OP_if: return crn_lower_if(l, op, env);
-    case CRN_OP_while: return crn_lower_while(l, op, env);
+    case CRN_OP_debuginfo_value:
+      return CAIRN_OK;
+    case CRN_OP_if:
+      return crn_lower_if(l, op, env);
+    case CRN_OP_while:
+      return crn_lower_while(l, op, env);
     case CRN_OP_output:
     case CRN_OP_yield:
     case CRN_OP_condition:
       for (uint32_t i = 0; i < op->n_operands; i++) out_results[i] = env[op->operands[i]->id];
       return CAIRN_OK;
-    default: return lower_kernel(l, op, env);
+    default:
+      return lower_kernel(l, op, env);
   }
 }
 

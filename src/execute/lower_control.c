@@ -23,7 +23,8 @@ static cairn_status bind_like(crn_lowering *l, crn_binding *env, const crn_value
   return CAIRN_OK;
 }
 
-static cairn_status assign(crn_lowering *l, const crn_op *op, const crn_binding *from, uint32_t n_from, const crn_binding *env, const crn_value *to, uint32_t n_to) {
+static cairn_status assign(crn_lowering *l, const crn_op *op, const crn_binding *from, uint32_t n_from, const crn_binding *env,
+                           const crn_value *to, uint32_t n_to) {
   if (n_from != n_to) return CRN_FAIL(CORRUPT, "%s passes %u values where %u are expected", crn_op_info_of(op->id)->name, n_from, n_to);
   for (uint32_t i = 0; i < n_to; i++) {
     const crn_binding *target = &env[to[i].id];
@@ -88,7 +89,8 @@ cairn_status crn_lower_if(crn_lowering *l, const crn_op *op, crn_binding *env) {
 static cairn_status enter_loop(crn_lowering *l, const crn_op *op, crn_binding *env, uint32_t *out_loop) {
   const crn_block *before = op->regions[0].blocks[0];
   crn_binding *inits;
-  if (before->n_arguments != op->n_operands) return CRN_FAIL(CORRUPT, "a loop with %u values for %u arguments", op->n_operands, before->n_arguments);
+  if (before->n_arguments != op->n_operands)
+    return CRN_FAIL(CORRUPT, "a loop with %u values for %u arguments", op->n_operands, before->n_arguments);
   CRN_TRY(crn_alloc_array(l->allocator, op->n_operands, sizeof *inits, &inits));
   cairn_status status = CAIRN_OK;
   for (uint32_t i = 0; i < op->n_operands && status == CAIRN_OK; i++) {
@@ -100,11 +102,13 @@ static cairn_status enter_loop(crn_lowering *l, const crn_op *op, crn_binding *e
   return status == CAIRN_OK ? add_jump(l, CRN_STEP_LOOP, op, NULL, out_loop) : status;
 }
 
-static cairn_status lower_after(crn_lowering *l, const crn_op *op, crn_binding *env, const crn_binding *passed, uint32_t n_passed, uint32_t loop) {
+static cairn_status lower_after(crn_lowering *l, const crn_op *op, crn_binding *env, const crn_binding *passed, uint32_t n_passed,
+                                uint32_t loop) {
   const crn_block *before = op->regions[0].blocks[0], *after = op->regions[1].blocks[0];
   crn_binding *next = NULL;
   uint32_t n = 0, jump = 0;
-  if (after->n_arguments != n_passed) return CRN_FAIL(CORRUPT, "a loop's condition passes %u values to %u arguments", n_passed, after->n_arguments);
+  if (after->n_arguments != n_passed)
+    return CRN_FAIL(CORRUPT, "a loop's condition passes %u values to %u arguments", n_passed, after->n_arguments);
   for (uint32_t i = 0; i < n_passed; i++) CRN_TRY(bind_like(l, env, &after->arguments[i], passed[i]));
   CRN_TRY(assign(l, op, passed, n_passed, env, after->arguments, after->n_arguments));
   CRN_TRY(lower_region(l, after, env, &next, &n));

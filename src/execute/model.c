@@ -23,7 +23,8 @@ static cairn_status describe_functions(cairn_model *m) {
   return CAIRN_OK;
 }
 
-cairn_status crn_model_create_from_program(cairn_context *context, crn_program *program, const cairn_model_options *options, cairn_model **out_model) {
+cairn_status crn_model_create_from_program(cairn_context *context, crn_program *program, const cairn_model_options *options,
+                                           cairn_model **out_model) {
   cairn_model *m;
   *out_model = NULL;
   cairn_status status = crn_alloc_zero(&context->allocator, sizeof *m, &m);
@@ -84,7 +85,9 @@ void cairn_model_release(cairn_model *m) {
 
 int cairn_model_function_count(const cairn_model *m) { return m->n_functions; }
 
-const cairn_function_info *cairn_model_function_info(const cairn_model *m, int i) { return i >= 0 && i < m->n_functions ? &m->functions[i] : NULL; }
+const cairn_function_info *cairn_model_function_info(const cairn_model *m, int i) {
+  return i >= 0 && i < m->n_functions ? &m->functions[i] : NULL;
+}
 
 // --- functions ------------------------------------------------------------------------------------------------------------
 
@@ -166,9 +169,15 @@ static const cairn_descriptor *find_descriptor(const cairn_descriptor *d, int n,
   return NULL;
 }
 
-const cairn_descriptor *cairn_function_input(const cairn_function *f, const char *name) { return find_descriptor(f->info->inputs, f->info->n_inputs, name); }
-const cairn_descriptor *cairn_function_output(const cairn_function *f, const char *name) { return find_descriptor(f->info->outputs, f->info->n_outputs, name); }
-const cairn_descriptor *cairn_function_state(const cairn_function *f, const char *name) { return find_descriptor(f->info->states, f->info->n_states, name); }
+const cairn_descriptor *cairn_function_input(const cairn_function *f, const char *name) {
+  return find_descriptor(f->info->inputs, f->info->n_inputs, name);
+}
+const cairn_descriptor *cairn_function_output(const cairn_function *f, const char *name) {
+  return find_descriptor(f->info->outputs, f->info->n_outputs, name);
+}
+const cairn_descriptor *cairn_function_state(const cairn_function *f, const char *name) {
+  return find_descriptor(f->info->states, f->info->n_states, name);
+}
 
 void cairn_function_get_stats(const cairn_function *f, cairn_function_stats *out_stats) {
   pthread_mutex_lock((pthread_mutex_t *)&f->lock);

@@ -10,7 +10,8 @@
 
 #include "cairn/model.h"
 
-static void run_old_form(const char *name, const int64_t *shape, const void *input, size_t input_bytes, const void *expected, size_t bytes) {
+static void run_old_form(const char *name, const int64_t *shape, const void *input, size_t input_bytes, const void *expected,
+                         size_t bytes) {
   cairn_context *context;
   cairn_model *model;
   cairn_function *f;

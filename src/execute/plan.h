@@ -34,10 +34,10 @@ typedef struct crn_step {
   crn_view_fn view;
   uint32_t n_in, n_out, n_release;
   uint32_t *in, *out;
-  uint32_t *release;   ///< slots nobody needs after this step
-  int32_t state;       ///< of READ and WRITE; of UPDATE when its result is written back to this state, else CRN_NO_STATE
-  uint32_t body_end;   ///< of COMPOSITE, IF and LOOP: index of the END step, 0 when there is no body
-  uint32_t target;     ///< of IF, TEST and JUMP
+  uint32_t *release;  ///< slots nobody needs after this step
+  int32_t state;      ///< of READ and WRITE; of UPDATE when its result is written back to this state, else CRN_NO_STATE
+  uint32_t body_end;  ///< of COMPOSITE, IF and LOOP: index of the END step, 0 when there is no body
+  uint32_t target;    ///< of IF, TEST and JUMP
   atomic_bool use_body;
 } crn_step;
 
@@ -68,11 +68,11 @@ typedef struct crn_plan {
   uint32_t n_steps, n_slots, n_inputs, n_outputs, n_states;
   crn_step *steps;
   const crn_type **slot_types;
-  crn_slot *constants;            ///< n_slots entries; those of constants are set
+  crn_slot *constants;  ///< n_slots entries; those of constants are set
   bool *is_constant;
-  uint32_t *input_slots;          ///< in the order of the graph's tensor arguments
+  uint32_t *input_slots;  ///< in the order of the graph's tensor arguments
   const crn_type **input_types;
-  uint32_t *output_slots;         ///< in the order of the graph's tensor results
+  uint32_t *output_slots;  ///< in the order of the graph's tensor results
   crn_state_info *states;
   struct crn_workspace *fold_workspace;  ///< owns the memory of folded constants
   int64_t folded_bytes;

@@ -23,12 +23,13 @@ static cairn_status gather_operands(crn_workspace *w, const crn_step *s, crn_ten
 
 static cairn_status check_declared(const crn_tensor *result, const crn_type *type, uint32_t i) {
   if (result->dtype != type->dtype || result->rank != type->rank) {
-    return CRN_FAIL(INVALID_ARGUMENT, "result %u is %s of rank %d, the program declares %s of rank %d", i, cairn_dtype_name(result->dtype), result->rank,
-                    cairn_dtype_name(type->dtype), type->rank);
+    return CRN_FAIL(INVALID_ARGUMENT, "result %u is %s of rank %d, the program declares %s of rank %d", i, cairn_dtype_name(result->dtype),
+                    result->rank, cairn_dtype_name(type->dtype), type->rank);
   }
   for (int d = 0; d < type->rank; d++) {
     if (type->dims[d] >= 0 && type->dims[d] != result->dims[d]) {
-      return CRN_FAIL(INVALID_ARGUMENT, "dim %d of result %u is %lld, the program declares %lld", d, i, (long long)result->dims[d], (long long)type->dims[d]);
+      return CRN_FAIL(INVALID_ARGUMENT, "dim %d of result %u is %lld, the program declares %lld", d, i, (long long)result->dims[d],
+                      (long long)type->dims[d]);
     }
   }
   return CAIRN_OK;
@@ -41,8 +42,13 @@ static cairn_status infer_results(const crn_workspace *w, const crn_step *s, con
     *r = (crn_tensor){.dtype = type->dtype, .rank = type->rank};
     for (int d = 0; d < type->rank; d++) r->dims[d] = type->dims[d];
   }
-  crn_infer_args infer = {.id = s->id, .mode = args->mode, .attrs = args->attrs, .n_operands = args->n_operands, .operands = args->operands,
-                          .n_results = args->n_results, .results = args->results};
+  crn_infer_args infer = {.id = s->id,
+                          .mode = args->mode,
+                          .attrs = args->attrs,
+                          .n_operands = args->n_operands,
+                          .operands = args->operands,
+                          .n_results = args->n_results,
+                          .results = args->results};
   CRN_TRY(s->infer(&infer));
   for (uint32_t i = 0; i < s->n_out; i++) CRN_TRY(check_declared(&args->results[i], w->plan->slot_types[s->out[i]], i));
   return CAIRN_OK;
@@ -95,8 +101,14 @@ static cairn_status prepare_call(crn_workspace *w, const crn_step *s, call *c) {
   if (s->n_in > CRN_MAX_STEP_TENSORS || s->n_out > CRN_MAX_STEP_TENSORS) {
     return CRN_FAIL(UNSUPPORTED, "more than %d operands or results", CRN_MAX_STEP_TENSORS);
   }
-  c->args = (crn_kernel_args){.id = s->id, .mode = has_mode(s->id) ? s->op->attr.mode : 0, .n_operands = (int)s->n_in, .operands = c->operands,
-                              .n_results = (int)s->n_out, .results = c->results, .pool = w->plan->context->pool, .scratch = &w->scratch};
+  c->args = (crn_kernel_args){.id = s->id,
+                              .mode = has_mode(s->id) ? s->op->attr.mode : 0,
+                              .n_operands = (int)s->n_in,
+                              .operands = c->operands,
+                              .n_results = (int)s->n_out,
+                              .results = c->results,
+                              .pool = w->plan->context->pool,
+                              .scratch = &w->scratch};
   if (s->composite) {
     c->args.attrs = s->composite->attrs;
     c->args.input_names = s->composite->n_inputs == s->n_in ? s->composite->input_names : NULL;
@@ -111,7 +123,8 @@ cairn_status crn_step_sizes(crn_workspace *w, const crn_step *s, size_t *out_res
   cairn_status status = prepare_call(w, s, &c);
   for (uint32_t i = 0; i < s->n_out && status == CAIRN_OK; i++) {
     size_t bytes;
-    if (!crn_shape_bytes(c.results[i].dtype, c.results[i].dims, c.results[i].rank, &bytes) || !crn_add_size(*out_result_bytes, bytes, out_result_bytes)) {
+    if (!crn_shape_bytes(c.results[i].dtype, c.results[i].dims, c.results[i].rank, &bytes) ||
+        !crn_add_size(*out_result_bytes, bytes, out_result_bytes)) {
       status = CRN_FAIL(OUT_OF_RANGE, "result %u is too large for memory", i);
     }
   }
@@ -152,15 +165,24 @@ cairn_status crn_run_step(crn_workspace *w, const crn_step *s) {
   switch (s->kind) {
     case CRN_STEP_KERNEL:
     case CRN_STEP_UPDATE:
-    case CRN_STEP_COMPOSITE: status = run_kernel(w, s); break;
-    case CRN_STEP_ALIAS: run_alias(w, s); break;
-    case CRN_STEP_READ: status = crn_run_read(w, s); break;
-    case CRN_STEP_WRITE: status = crn_run_write(w, s); break;
+    case CRN_STEP_COMPOSITE:
+      status = run_kernel(w, s);
+      break;
+    case CRN_STEP_ALIAS:
+      run_alias(w, s);
+      break;
+    case CRN_STEP_READ:
+      status = crn_run_read(w, s);
+      break;
+    case CRN_STEP_WRITE:
+      status = crn_run_write(w, s);
+      break;
     case CRN_STEP_IF:
     case CRN_STEP_LOOP:
     case CRN_STEP_TEST:
     case CRN_STEP_JUMP:
-    case CRN_STEP_END: break;
+    case CRN_STEP_END:
+      break;
   }
   crn_workspace_end_scratch(w);
   return status;
@@ -184,7 +206,8 @@ static cairn_status report(const crn_workspace *w, const crn_step *s, const crn_
     status = crn_ndarray_create_uninitialized(w->plan->context, t.dtype, t.dims, t.rank, &arrays[n]);
     if (status == CAIRN_OK) crn_tensor_copy(&t, &arrays[n++]->view);
   }
-  if (status == CAIRN_OK) trace->fn(trace->user, s - w->plan->steps, step_name(s), s->op->location, (const cairn_ndarray *const *)arrays, n, seconds);
+  if (status == CAIRN_OK)
+    trace->fn(trace->user, s - w->plan->steps, step_name(s), s->op->location, (const cairn_ndarray *const *)arrays, n, seconds);
   for (int i = 0; i < n; i++) cairn_ndarray_release(arrays[i]);
   return status;
 }
@@ -213,14 +236,17 @@ static cairn_status follow_jump(const crn_workspace *w, const crn_step *s, uint3
   bool taken = s->kind == CRN_STEP_JUMP;
   if (s->kind == CRN_STEP_IF || s->kind == CRN_STEP_TEST) {
     const crn_tensor *condition = &w->slots[s->in[0]].tensor;
-    if (crn_tensor_count(condition) != 1) return CRN_FAIL(INVALID_ARGUMENT, "a condition with %lld elements", (long long)crn_tensor_count(condition));
+    if (crn_tensor_count(condition) != 1)
+      return CRN_FAIL(INVALID_ARGUMENT, "a condition with %lld elements", (long long)crn_tensor_count(condition));
     taken = crn_load_i64(condition->dtype, condition->data) == 0;
   }
   if (taken) *in_out_index = s->target - 1;
   return CAIRN_OK;
 }
 
-static bool makes_results(const crn_step *s, bool went_on) { return s->n_out && s->kind != CRN_STEP_ALIAS && (s->kind != CRN_STEP_COMPOSITE || !s->body_end || went_on); }
+static bool makes_results(const crn_step *s, bool went_on) {
+  return s->n_out && s->kind != CRN_STEP_ALIAS && (s->kind != CRN_STEP_COMPOSITE || !s->body_end || went_on);
+}
 
 cairn_status crn_run_plan(crn_workspace *w, const crn_trace *trace) {
   const crn_plan *p = w->plan;

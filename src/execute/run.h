@@ -6,7 +6,8 @@
 
 /// Who wants to see each step's results (cairn_model_options.trace).
 typedef struct crn_trace {
-  void (*fn)(void *user, int64_t step, const char *op, const char *location, const cairn_ndarray *const *arrays, int n_arrays, double seconds);
+  void (*fn)(void *user, int64_t step, const char *op, const char *location, const cairn_ndarray *const *arrays, int n_arrays,
+             double seconds);
   void *user;
 } crn_trace;
 

@@ -32,7 +32,8 @@ cairn_status crn_run_read(crn_workspace *w, const crn_step *s) {
 }
 
 static bool same_view(const crn_tensor *a, const crn_tensor *b) {
-  return a->data == b->data && a->dtype == b->dtype && crn_tensor_same_shape(a, b) && !memcmp(a->strides, b->strides, (size_t)a->rank * sizeof *a->strides);
+  return a->data == b->data && a->dtype == b->dtype && crn_tensor_same_shape(a, b) &&
+         !memcmp(a->strides, b->strides, (size_t)a->rank * sizeof *a->strides);
 }
 
 // Moves every slot that views the state's memory to a copy, so that the state can be overwritten.
@@ -58,7 +59,8 @@ cairn_status crn_run_write(crn_workspace *w, const crn_step *s) {
   // The updated value already lies in the state: nothing moves.
   if (value->buffer == &state->buffer && same_view(&value->tensor, target)) return CAIRN_OK;
   if (!crn_tensor_same_shape(&value->tensor, target)) {
-    return CRN_FAIL(INVALID_ARGUMENT, "the new value of state '%s' has another shape than the state's array", w->plan->states[s->state].name);
+    return CRN_FAIL(INVALID_ARGUMENT, "the new value of state '%s' has another shape than the state's array",
+                    w->plan->states[s->state].name);
   }
   CRN_TRY(detach_viewers(w, state));
   crn_ndarray_copy_in(state->array, &w->slots[s->in[0]].tensor);
@@ -80,7 +82,8 @@ cairn_status crn_run_update_in_place(crn_workspace *w, const crn_step *s, crn_ke
   *out_done = false;
   // Only this slot may see the memory, and nobody may want the old value afterwards.
   if (!buffer || buffer->references != 1 || !is_released(s, s->in[0])) return CAIRN_OK;
-  if (buffer->is_state ? s->state == CRN_NO_STATE || buffer != &w->states[s->state].buffer : !crn_tensor_is_contiguous(&base->tensor)) return CAIRN_OK;
+  if (buffer->is_state ? s->state == CRN_NO_STATE || buffer != &w->states[s->state].buffer : !crn_tensor_is_contiguous(&base->tensor))
+    return CAIRN_OK;
   crn_tensor target = base->tensor, window;
   CRN_TRY(crn_ref_slice_window(args, &target, &window));
   const crn_tensor *update = &args->operands[4];

@@ -19,13 +19,15 @@ static const cairn_state_shape *find_shape(const cairn_state_shape *shapes, int 
 static cairn_status create_arrays(cairn_state *s, const cairn_state_shape *shapes, int n_shapes) {
   const cairn_function_info *info = s->function->info;
   for (int i = 0; i < n_shapes; i++) {
-    if (!cairn_function_state(s->function, shapes[i].name)) return CRN_FAIL(INVALID_ARGUMENT, "function '%s' has no state '%s'", info->name, shapes[i].name);
+    if (!cairn_function_state(s->function, shapes[i].name))
+      return CRN_FAIL(INVALID_ARGUMENT, "function '%s' has no state '%s'", info->name, shapes[i].name);
   }
   for (int i = 0; i < info->n_states; i++) {
     const cairn_descriptor *d = &info->states[i];
     const cairn_state_shape *shape = find_shape(shapes, n_shapes, d->name);
     s->arrays[i].name = d->name;
-    CRN_TRY(cairn_ndarray_create_from_descriptor(s->function->model->context, d, shape ? shape->shape : NULL, shape ? shape->rank : 0, &s->arrays[i].array));
+    CRN_TRY(cairn_ndarray_create_from_descriptor(s->function->model->context, d, shape ? shape->shape : NULL, shape ? shape->rank : 0,
+                                                 &s->arrays[i].array));
     s->n++;
   }
   return CAIRN_OK;

@@ -15,7 +15,9 @@ static uint32_t count_uses(const crn_plan *p, uint32_t slot, const crn_step **ou
   return n;
 }
 
-static bool touches(const crn_step *s, int32_t state) { return (s->kind == CRN_STEP_READ || s->kind == CRN_STEP_WRITE) && s->state == state; }
+static bool touches(const crn_step *s, int32_t state) {
+  return (s->kind == CRN_STEP_READ || s->kind == CRN_STEP_WRITE) && s->state == state;
+}
 
 // The step that read the value, among those before `update`; NULL when the value is no state's.
 static const crn_step *find_read(const crn_plan *p, const crn_step *update) {

@@ -23,7 +23,8 @@ static int size_class(size_t bytes, size_t *out_rounded) {
 
 static cairn_status take_scratch(crn_scratch *self, size_t bytes, void *out_pointer) {
   crn_workspace *w = (crn_workspace *)((char *)self - offsetof(crn_workspace, scratch));
-  if (w->n_scratch >= CRN_MAX_SCRATCH) return CRN_FAIL(INTERNAL, "a kernel asked for more than %d pieces of scratch memory", CRN_MAX_SCRATCH);
+  if (w->n_scratch >= CRN_MAX_SCRATCH)
+    return CRN_FAIL(INTERNAL, "a kernel asked for more than %d pieces of scratch memory", CRN_MAX_SCRATCH);
   crn_buffer *b;
   CRN_TRY(crn_workspace_take(w, bytes, &b));
   w->scratch_taken[w->n_scratch++] = b;

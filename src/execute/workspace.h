@@ -10,7 +10,7 @@ enum { CRN_SIZE_CLASSES = 256, CRN_MAX_SCRATCH = 64, CRN_MAX_STEP_TENSORS = 64 }
 /// A state bound for one run.
 typedef struct crn_bound_state {
   cairn_ndarray *array;
-  crn_buffer buffer;   ///< counts the slots that view the state's memory
+  crn_buffer buffer;  ///< counts the slots that view the state's memory
   bool is_locked;
 } crn_bound_state;
 
@@ -21,10 +21,10 @@ typedef struct crn_workspace {
   crn_bound_state *states;
   crn_buffer *free_lists[CRN_SIZE_CLASSES];
   crn_buffer *owned;
-  crn_scratch scratch;                       ///< must keep its address: kernels get a pointer to it
+  crn_scratch scratch;  ///< must keep its address: kernels get a pointer to it
   crn_buffer *scratch_taken[CRN_MAX_SCRATCH];
   int n_scratch;
-  struct crn_workspace *next;                ///< in the function's list of idle ones
+  struct crn_workspace *next;  ///< in the function's list of idle ones
   int64_t n_allocations, bytes_written, bytes_copied;
 } crn_workspace;
 

@@ -47,7 +47,8 @@ static cairn_status make_type(crn_builder *b, crn_type_kind kind, cairn_dtype dt
   return CAIRN_OK;
 }
 
-static cairn_status add_argument(crn_builder *b, const char *name, crn_type_kind kind, cairn_dtype dtype, const int64_t *dims, int rank, crn_value **out) {
+static cairn_status add_argument(crn_builder *b, const char *name, crn_type_kind kind, cairn_dtype dtype, const int64_t *dims, int rank,
+                                 crn_value **out) {
   crn_block *body = b->graph->body;
   if (body->n_arguments >= MAX_ARGUMENTS) return CRN_FAIL(UNSUPPORTED, "more than %d arguments", MAX_ARGUMENTS);
   crn_value *v = &body->arguments[body->n_arguments];
@@ -128,8 +129,8 @@ static crn_tensor describe(const crn_value *v) {
   return t;
 }
 
-static cairn_status infer_result(crn_builder *b, crn_op_id id, crn_value *const *operands, int n, cairn_dtype dtype, int mode, const crn_attr *attrs,
-                                 const crn_type **out_type) {
+static cairn_status infer_result(crn_builder *b, crn_op_id id, crn_value *const *operands, int n, cairn_dtype dtype, int mode,
+                                 const crn_attr *attrs, const crn_type **out_type) {
   enum { MAX_OPERANDS = 32 };
   crn_tensor in[MAX_OPERANDS], out = {.dtype = dtype, .rank = -1};
   crn_infer_fn infer = crn_infer_of(id);
@@ -200,15 +201,17 @@ crn_value *crn_build_concat(crn_builder *b, int32_t axis, crn_value *const *part
 
 crn_attr *crn_build_attrs(crn_builder *b, int n) {
   crn_attr *dict = NULL, *items = NULL;
-  if (failed(b, crn_arena_alloc(&b->program->arena, sizeof *dict, &dict)) || failed(b, crn_arena_array(&b->program->arena, (size_t)n, sizeof *items, &items))) return NULL;
+  if (failed(b, crn_arena_alloc(&b->program->arena, sizeof *dict, &dict)) ||
+      failed(b, crn_arena_array(&b->program->arena, (size_t)n, sizeof *items, &items)))
+    return NULL;
   dict->kind = CRN_ATTR_DICT;
   dict->list.items = items;
   dict->list.n = (uint32_t)n;
   return dict;
 }
 
-static cairn_status add_composite(crn_builder *b, crn_op_id id, const char *const *input_names, crn_value *const *operands, int n, const crn_attr *attrs,
-                                  crn_value **out) {
+static cairn_status add_composite(crn_builder *b, crn_op_id id, const char *const *input_names, crn_value *const *operands, int n,
+                                  const crn_attr *attrs, crn_value **out) {
   crn_arena *arena = &b->program->arena;
   crn_graph *callee;
   crn_composite_decl *decl;
@@ -235,7 +238,8 @@ static cairn_status add_composite(crn_builder *b, crn_op_id id, const char *cons
   return CAIRN_OK;
 }
 
-crn_value *crn_build_composite(crn_builder *b, crn_op_id id, const char *const *input_names, crn_value *const *operands, int n, const crn_attr *attrs) {
+crn_value *crn_build_composite(crn_builder *b, crn_op_id id, const char *const *input_names, crn_value *const *operands, int n,
+                               const crn_attr *attrs) {
   crn_value *v = NULL;
   if (b->status != CAIRN_OK || operands_missing(b, id, operands, n)) return NULL;
   return failed(b, add_composite(b, id, input_names, operands, n, attrs, &v)) ? NULL : v;

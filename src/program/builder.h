@@ -10,11 +10,11 @@
 
 typedef struct crn_builder {
   crn_program *program;
-  crn_graph *graph;       ///< being built
-  crn_value *token;       ///< newest token, NULL before the first access to a state
+  crn_graph *graph;  ///< being built
+  crn_value *token;  ///< newest token, NULL before the first access to a state
   uint32_t n_states;
-  cairn_status status;    ///< first failure
-  char message[512];      ///< its text
+  cairn_status status;  ///< first failure
+  char message[512];    ///< its text
 } crn_builder;
 
 /// Starts a function `name` in `program`. `crn_builder_finish` must be called.

@@ -53,7 +53,8 @@ static cairn_status load_callee(crn_loader *l, const crn_bc_op *source, crn_op *
     if (status == CAIRN_OK) status = crn_str_append(&name, part.data, part.bytes);
   }
   uint64_t found = 0;
-  if (status == CAIRN_OK && !crn_map_get(&l->graphs, name.data, name.size, &found)) status = CRN_FAIL(CORRUPT, "invoke of '%s', which is not in the program", name.data);
+  if (status == CAIRN_OK && !crn_map_get(&l->graphs, name.data, name.size, &found))
+    status = CRN_FAIL(CORRUPT, "invoke of '%s', which is not in the program", name.data);
   op->attr.callee = (crn_graph *)(uintptr_t)found;
   crn_str_deinitialize(&name);
   return status;
@@ -66,14 +67,21 @@ static cairn_status load_attributes(crn_loader *l, const crn_bc_op *source, crn_
       const crn_bc_attr *value = crn_bc_op_property(source, "value");
       if (!value) return CRN_FAIL(CORRUPT, "a constant without a value");
       return crn_load_constant(l, value, source->results[0]->type, &op->attr.constant);
-    case CRN_OP_invoke: return load_callee(l, source, op);
-    case CRN_OP_pad: return load_mode(source, "padding_mode", 5, op);
-    case CRN_OP_gelu: return load_mode(source, "approximate", 3, op);
-    case CRN_OP_scan: return load_mode(source, "combiner", 4, op);
-    case CRN_OP_scatter_along_axis: return load_mode(source, "scatter_mode", 7, op);
+    case CRN_OP_invoke:
+      return load_callee(l, source, op);
+    case CRN_OP_pad:
+      return load_mode(source, "padding_mode", 5, op);
+    case CRN_OP_gelu:
+      return load_mode(source, "approximate", 3, op);
+    case CRN_OP_scan:
+      return load_mode(source, "combiner", 4, op);
+    case CRN_OP_scatter_along_axis:
+      return load_mode(source, "scatter_mode", 7, op);
     case CRN_OP_interpolate:
-    case CRN_OP_interpolate_coordinates: return load_mode(source, "interpolation_mode", 2, op);
-    default: return CAIRN_OK;
+    case CRN_OP_interpolate_coordinates:
+      return load_mode(source, "interpolation_mode", 2, op);
+    default:
+      return CAIRN_OK;
   }
 }
 
@@ -180,7 +188,8 @@ static cairn_status name_values(crn_loader *l, const crn_bc_op *source, crn_grap
 
 static cairn_status load_results(crn_loader *l, const crn_bc_op *source, crn_graph *g) {
   const crn_bc_attr *a = crn_bc_op_property(source, "functionType");
-  if (!a || a->code != CRN_BC_ATTR_TYPE || a->fields[0].t->code != CRN_BC_TYPE_FUNCTION) return CRN_FAIL(CORRUPT, "graph '%s' has no function type", g->name);
+  if (!a || a->code != CRN_BC_ATTR_TYPE || a->fields[0].t->code != CRN_BC_TYPE_FUNCTION)
+    return CRN_FAIL(CORRUPT, "graph '%s' has no function type", g->name);
   const crn_bc_field *results = &a->fields[0].t->fields[0];
   const crn_type **types;
   const char **names;

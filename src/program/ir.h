@@ -20,9 +20,9 @@ typedef struct crn_type {
   int64_t dims[CAIRN_MAX_RANK];        ///< -1 = dynamic
   int64_t interleave[CAIRN_MAX_RANK];  ///< all 1 when the layout is plain
   int64_t alignment[CAIRN_MAX_RANK + 1];
-  bool has_layout;                     ///< carries hardware layout constraints
-  bool is_sparse;                      ///< bitmask-sparse encoding
-  int64_t n_nonzero;                   ///< of a sparse type, -1 = unknown
+  bool has_layout;    ///< carries hardware layout constraints
+  bool is_sparse;     ///< bitmask-sparse encoding
+  int64_t n_nonzero;  ///< of a sparse type, -1 = unknown
   uint32_t image_format, image_height, image_width;
 } crn_type;
 
@@ -33,16 +33,24 @@ typedef struct crn_program crn_program;
 
 typedef struct crn_value {
   const crn_type *type;
-  crn_op *def;        ///< NULL for a block argument
-  uint32_t index;     ///< position among the results or arguments
-  uint32_t id;        ///< unique within the graph, dense from 0
+  crn_op *def;     ///< NULL for a block argument
+  uint32_t index;  ///< position among the results or arguments
+  uint32_t id;     ///< unique within the graph, dense from 0
   uint32_t n_uses;
-  const char *name;   ///< of a graph's input or state, else NULL
+  const char *name;  ///< of a graph's input or state, else NULL
 } crn_value;
 
 // --- attributes -----------------------------------------------------------------------------------------------------
 
-typedef enum crn_attr_kind { CRN_ATTR_NONE, CRN_ATTR_INT, CRN_ATTR_FLOAT, CRN_ATTR_BOOL, CRN_ATTR_STRING, CRN_ATTR_LIST, CRN_ATTR_DICT } crn_attr_kind;
+typedef enum crn_attr_kind {
+  CRN_ATTR_NONE,
+  CRN_ATTR_INT,
+  CRN_ATTR_FLOAT,
+  CRN_ATTR_BOOL,
+  CRN_ATTR_STRING,
+  CRN_ATTR_LIST,
+  CRN_ATTR_DICT
+} crn_attr_kind;
 
 /// A free-form attribute (of a composite's declaration).
 typedef struct crn_attr {
@@ -75,7 +83,15 @@ typedef struct crn_constant {
 
 typedef enum crn_padding { CRN_PAD_CIRCULAR = 0, CRN_PAD_CONSTANT, CRN_PAD_REFLECT, CRN_PAD_REPLICATE, CRN_PAD_SYMMETRIC } crn_padding;
 typedef enum crn_gelu { CRN_GELU_NONE = 0, CRN_GELU_TANH, CRN_GELU_SIGMOID } crn_gelu;
-typedef enum crn_scatter { CRN_SCATTER_UPDATE = 0, CRN_SCATTER_ADD, CRN_SCATTER_SUB, CRN_SCATTER_MUL, CRN_SCATTER_DIV, CRN_SCATTER_MAX, CRN_SCATTER_MIN } crn_scatter;
+typedef enum crn_scatter {
+  CRN_SCATTER_UPDATE = 0,
+  CRN_SCATTER_ADD,
+  CRN_SCATTER_SUB,
+  CRN_SCATTER_MUL,
+  CRN_SCATTER_DIV,
+  CRN_SCATTER_MAX,
+  CRN_SCATTER_MIN
+} crn_scatter;
 typedef enum crn_combiner { CRN_COMBINE_SUM = 0, CRN_COMBINE_PRODUCT, CRN_COMBINE_MIN, CRN_COMBINE_MAX } crn_combiner;
 typedef enum crn_interpolation { CRN_INTERPOLATE_LINEAR = 0, CRN_INTERPOLATE_NEAREST } crn_interpolation;
 
@@ -109,10 +125,10 @@ struct crn_block {
 
 typedef struct crn_composite_decl {
   const char *name;
-  crn_op_id id;                 ///< row of ops.def, or CRN_OP_NONE for a name we have no direct kernel for
+  crn_op_id id;  ///< row of ops.def, or CRN_OP_NONE for a name we have no direct kernel for
   uint32_t n_inputs;
   const char *const *input_names;
-  const crn_attr *attrs;        ///< dictionary "op_attrs"
+  const crn_attr *attrs;  ///< dictionary "op_attrs"
 } crn_composite_decl;
 
 struct crn_graph {
@@ -120,10 +136,10 @@ struct crn_graph {
   bool is_private, is_external, no_inline;
   const crn_composite_decl *composite;  ///< NULL for an ordinary graph
   crn_block *body;
-  uint32_t n_values;                    ///< ids run from 0 to n_values - 1, regions included
+  uint32_t n_values;  ///< ids run from 0 to n_values - 1, regions included
   uint32_t n_results;
   const crn_type *const *result_types;
-  const char *const *result_names;      ///< NULL entries for tokens and unnamed results
+  const char *const *result_names;  ///< NULL entries for tokens and unnamed results
   crn_graph *next;
   crn_program *program;
 };

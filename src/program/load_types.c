@@ -8,10 +8,12 @@ static cairn_status apply_encoding(crn_type *out, const crn_bc_attr *e) {
   if (!e) return CAIRN_OK;
   if (e->code == CRN_BC_ATTR_HW_CONSTRAINTS || e->code == CRN_BC_ATTR_HW_CONSTRAINTS_BASE) {
     const crn_bc_field *align = &e->fields[0], *interleave = &e->fields[1];
-    if (interleave->n != (uint32_t)out->rank) return CRN_FAIL(CORRUPT, "a layout constraint of rank %u on a tensor of rank %d", interleave->n, out->rank);
+    if (interleave->n != (uint32_t)out->rank)
+      return CRN_FAIL(CORRUPT, "a layout constraint of rank %u on a tensor of rank %d", interleave->n, out->rank);
     out->has_layout = true;
     for (uint32_t i = 0; i < interleave->n; i++) {
-      if (interleave->is[i] < 1 || interleave->is[i] > 4096) return CRN_FAIL(CORRUPT, "interleave %lld of a layout constraint", (long long)interleave->is[i]);
+      if (interleave->is[i] < 1 || interleave->is[i] > 4096)
+        return CRN_FAIL(CORRUPT, "interleave %lld of a layout constraint", (long long)interleave->is[i]);
       out->interleave[i] = interleave->is[i];
     }
     for (uint32_t i = 0; i < align->n && i <= CAIRN_MAX_RANK; i++) out->alignment[i] = align->is[i];
@@ -36,21 +38,27 @@ static cairn_status fill_type(const crn_bc_type *t, crn_type *out) {
   out->n_nonzero = -1;
   switch (t->code) {
     case CRN_BC_TYPE_TENSOR:
-    case CRN_BC_TYPE_TENSOR_ENCODED: out->kind = CRN_TYPE_TENSOR; return fill_tensor(t, out);
+    case CRN_BC_TYPE_TENSOR_ENCODED:
+      out->kind = CRN_TYPE_TENSOR;
+      return fill_tensor(t, out);
     case CRN_BC_TYPE_HANDLE:
       out->kind = CRN_TYPE_HANDLE;
       if (t->fields[0].t->code != CRN_BC_TYPE_TENSOR && t->fields[0].t->code != CRN_BC_TYPE_TENSOR_ENCODED) {
         return CRN_FAIL(UNSUPPORTED, "a state that is not a tensor");
       }
       return fill_tensor(t->fields[0].t, out);
-    case CRN_BC_TYPE_TOKEN: out->kind = CRN_TYPE_TOKEN; return CAIRN_OK;
+    case CRN_BC_TYPE_TOKEN:
+      out->kind = CRN_TYPE_TOKEN;
+      return CAIRN_OK;
     case CRN_BC_TYPE_IMAGE:
     case CRN_BC_TYPE_IMAGE_CONSTRAINED:
       out->kind = CRN_TYPE_IMAGE;
       out->image_height = (uint32_t)t->fields[1].u;
       out->image_width = (uint32_t)t->fields[2].u;
       return CAIRN_OK;
-    default: out->kind = CRN_TYPE_OPAQUE; return CAIRN_OK;
+    default:
+      out->kind = CRN_TYPE_OPAQUE;
+      return CAIRN_OK;
   }
 }
 
@@ -163,8 +171,10 @@ cairn_status crn_load_attr(crn_loader *l, const crn_bc_attr *a, const char *key,
       out->kind = CRN_ATTR_FLOAT;
       out->f = float_from_bits(a->fields[0].u, a->fields[1].u);
       return CAIRN_OK;
-    case CRN_BC_ATTR_ARRAY: return load_list(l, a, false, depth, out);
-    case CRN_BC_ATTR_DICTIONARY: return load_list(l, a, true, depth, out);
+    case CRN_BC_ATTR_ARRAY:
+      return load_list(l, a, false, depth, out);
+    case CRN_BC_ATTR_DICTIONARY:
+      return load_list(l, a, true, depth, out);
     case CRN_BC_ATTR_APPROXIMATE:
     case CRN_BC_ATTR_SCATTER_MODE:
     case CRN_BC_ATTR_SCAN_COMBINER:
@@ -172,7 +182,8 @@ cairn_status crn_load_attr(crn_loader *l, const crn_bc_attr *a, const char *key,
       out->kind = CRN_ATTR_INT;
       out->i = (int64_t)a->fields[0].u;
       return CAIRN_OK;
-    default: return CAIRN_OK;
+    default:
+      return CAIRN_OK;
   }
 }
 

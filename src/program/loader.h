@@ -9,11 +9,11 @@
 typedef struct crn_loader {
   crn_bc_module *module;
   crn_program *program;
-  crn_arena *arena;         ///< the program's
+  crn_arena *arena;  ///< the program's
   const cairn_allocator *allocator;
-  crn_map types;            ///< crn_bc_type pointer -> crn_type pointer
-  crn_map graphs;           ///< name -> crn_graph pointer
-  crn_graph *graph;         ///< being read
+  crn_map types;                    ///< crn_bc_type pointer -> crn_type pointer
+  crn_map graphs;                   ///< name -> crn_graph pointer
+  crn_graph *graph;                 ///< being read
   CRN_VEC(crn_bc_value *) touched;  ///< values whose `user` was set: cleared at the end
   int depth;
 } crn_loader;

@@ -11,14 +11,14 @@ enum {
   CRN_ELEMENTWISE = 1 << 1,  ///< result element depends on the operand elements at the same (broadcast) place
   CRN_VIEW = 1 << 2,         ///< may be a view of operand 0 without a copy
   CRN_REDUCTION = 1 << 3,
-  CRN_SHAPE = 1 << 4,        ///< looks only at the shape of its operand
-  CRN_STATEFUL = 1 << 5,     ///< reads or writes a handle, or orders such
+  CRN_SHAPE = 1 << 4,     ///< looks only at the shape of its operand
+  CRN_STATEFUL = 1 << 5,  ///< reads or writes a handle, or orders such
   CRN_TERMINATOR = 1 << 6,
-  CRN_REGION = 1 << 7,       ///< carries regions that are executed
-  CRN_BODY = 1 << 8,         ///< the stored form carries a decomposition body
-  CRN_COMPOSITE = 1 << 9,    ///< reached through invoke of a graph with a declaration
-  CRN_STRUCTURE = 1 << 10,   ///< program structure, not executed (graph, namespace, target_spec)
-  CRN_APPLE_ONLY = 1 << 11   ///< needs Apple hardware or software: refused at load whatever the version
+  CRN_REGION = 1 << 7,      ///< carries regions that are executed
+  CRN_BODY = 1 << 8,        ///< the stored form carries a decomposition body
+  CRN_COMPOSITE = 1 << 9,   ///< reached through invoke of a graph with a declaration
+  CRN_STRUCTURE = 1 << 10,  ///< program structure, not executed (graph, namespace, target_spec)
+  CRN_APPLE_ONLY = 1 << 11  ///< needs Apple hardware or software: refused at load whatever the version
 };
 
 typedef enum crn_op_id {
@@ -34,9 +34,9 @@ typedef enum crn_op_id {
 } crn_op_id;
 
 typedef struct crn_op_info {
-  const char *name;      ///< "coreai.add"; a composite's own name for composites
-  int n_operands;        ///< -k means at least k-1 (variadic)
-  int n_results;         ///< -1 = variadic
+  const char *name;  ///< "coreai.add"; a composite's own name for composites
+  int n_operands;    ///< -k means at least k-1 (variadic)
+  int n_results;     ///< -1 = variadic
   uint32_t traits;
   bool is_ready;
 } crn_op_info;

@@ -16,14 +16,18 @@ static cairn_status print_dims(const crn_type *t, crn_str *out) {
 
 cairn_status crn_type_print(const crn_type *t, crn_str *out) {
   switch (t->kind) {
-    case CRN_TYPE_TENSOR: return print_dims(t, out);
+    case CRN_TYPE_TENSOR:
+      return print_dims(t, out);
     case CRN_TYPE_HANDLE:
       CRN_TRY(crn_str_puts(out, "handle<"));
       CRN_TRY(print_dims(t, out));
       return crn_str_putc(out, '>');
-    case CRN_TYPE_TOKEN: return crn_str_puts(out, "token");
-    case CRN_TYPE_IMAGE: return crn_str_printf(out, "image[%u,%u]", t->image_height, t->image_width);
-    default: return crn_str_puts(out, "opaque");
+    case CRN_TYPE_TOKEN:
+      return crn_str_puts(out, "token");
+    case CRN_TYPE_IMAGE:
+      return crn_str_printf(out, "image[%u,%u]", t->image_height, t->image_width);
+    default:
+      return crn_str_puts(out, "opaque");
   }
 }
 

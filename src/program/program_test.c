@@ -133,7 +133,9 @@ static void test_recursion(void **state) {
 
 static void test_attributes(void **state) {
   (void)state;
-  crn_attr items[3] = {{.kind = CRN_ATTR_FLOAT, .key = "eps", .f = 1e-5}, {.kind = CRN_ATTR_INT, .key = "axes", .i = -1}, {.kind = CRN_ATTR_STRING, .key = "s", .s = "x"}};
+  crn_attr items[3] = {{.kind = CRN_ATTR_FLOAT, .key = "eps", .f = 1e-5},
+                       {.kind = CRN_ATTR_INT, .key = "axes", .i = -1},
+                       {.kind = CRN_ATTR_STRING, .key = "s", .s = "x"}};
   crn_attr dict = {.kind = CRN_ATTR_DICT, .list = {items, 3}};
   double f;
   int64_t i;
@@ -150,7 +152,8 @@ static void test_attributes(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_build_and_print), cmocka_unit_test(test_first_failure_sticks), cmocka_unit_test(test_verify), cmocka_unit_test(test_recursion), cmocka_unit_test(test_attributes),
+      cmocka_unit_test(test_build_and_print), cmocka_unit_test(test_first_failure_sticks), cmocka_unit_test(test_verify),
+      cmocka_unit_test(test_recursion),       cmocka_unit_test(test_attributes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

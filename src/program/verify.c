@@ -3,7 +3,8 @@
 enum { MAX_CALL_DEPTH = 64 };
 
 static cairn_status bad(const crn_graph *g, const crn_op *op, const char *what) {
-  return CRN_FAIL(CORRUPT, "graph '%s', %s: %s%s%s", g->name, crn_op_info_of(op->id)->name, what, *op->location ? " at " : "", op->location);
+  return CRN_FAIL(CORRUPT, "graph '%s', %s: %s%s%s", g->name, crn_op_info_of(op->id)->name, what, *op->location ? " at " : "",
+                  op->location);
 }
 
 // -k operands in the table mean k - 1 or more.
@@ -27,7 +28,8 @@ static cairn_status verify_invoke(const crn_graph *g, const crn_op *op) {
   // A composite an importer built has no body of its own; its direct kernel is the only way to run it.
   if (callee && !callee->body && callee->composite && callee->composite->id != CRN_OP_NONE) return CAIRN_OK;
   if (!callee || !callee->body) return bad(g, op, "calls a graph without a body");
-  if (op->n_operands != callee->body->n_arguments || op->n_results != callee->n_results) return bad(g, op, "operand or result count differs from the called graph");
+  if (op->n_operands != callee->body->n_arguments || op->n_results != callee->n_results)
+    return bad(g, op, "operand or result count differs from the called graph");
   for (uint32_t i = 0; i < op->n_operands; i++) {
     const crn_type *given = op->operands[i]->type, *wanted = callee->body->arguments[i].type;
     if (given->kind != wanted->kind || given->dtype != wanted->dtype) return bad(g, op, "an operand's type differs from the called graph");
@@ -43,10 +45,12 @@ static cairn_status verify_op(const crn_graph *g, const crn_op *op, int depth) {
   if (!count_fits(info->n_results, op->n_results)) return bad(g, op, "wrong number of results");
   if (info->traits & CRN_PURE) {
     for (uint32_t i = 0; i < op->n_operands; i++) {
-      if (!is_kind(op->operands[i], CRN_TYPE_TENSOR) && !is_kind(op->operands[i], CRN_TYPE_IMAGE)) return bad(g, op, "an operand is not a tensor");
+      if (!is_kind(op->operands[i], CRN_TYPE_TENSOR) && !is_kind(op->operands[i], CRN_TYPE_IMAGE))
+        return bad(g, op, "an operand is not a tensor");
     }
     for (uint32_t i = 0; i < op->n_results; i++) {
-      if (!is_kind(&op->results[i], CRN_TYPE_TENSOR) && !is_kind(&op->results[i], CRN_TYPE_IMAGE)) return bad(g, op, "a result is not a tensor");
+      if (!is_kind(&op->results[i], CRN_TYPE_TENSOR) && !is_kind(&op->results[i], CRN_TYPE_IMAGE))
+        return bad(g, op, "a result is not a tensor");
     }
   }
   if (op->id == CRN_OP_read_handle || op->id == CRN_OP_write_handle) CRN_TRY(verify_state_access(g, op));
@@ -61,7 +65,8 @@ static cairn_status verify_output(const crn_graph *g, const crn_op *op) {
   if (op->n_operands != g->n_results) return bad(g, op, "result count differs from the function type");
   for (uint32_t i = 0; i < op->n_operands; i++) {
     const crn_type *given = op->operands[i]->type, *wanted = g->result_types[i];
-    if (given->kind != wanted->kind || given->dtype != wanted->dtype || given->rank != wanted->rank) return bad(g, op, "a result's type differs from the function type");
+    if (given->kind != wanted->kind || given->dtype != wanted->dtype || given->rank != wanted->rank)
+      return bad(g, op, "a result's type differs from the function type");
   }
   return CAIRN_OK;
 }
@@ -71,7 +76,8 @@ static cairn_status verify_block(const crn_graph *g, const crn_block *block, boo
   if (!block->last) return CRN_FAIL(CORRUPT, "graph '%s' has an empty block", g->name);
   for (const crn_op *op = block->first; op; op = op->next) {
     bool is_terminator = crn_op_info_of(op->id)->traits & CRN_TERMINATOR;
-    if (is_terminator != (op == block->last)) return bad(g, op, is_terminator ? "a terminator inside of a block" : "the block has no terminator");
+    if (is_terminator != (op == block->last))
+      return bad(g, op, is_terminator ? "a terminator inside of a block" : "the block has no terminator");
     CRN_TRY(verify_op(g, op, depth));
   }
   if (!is_body) return CAIRN_OK;

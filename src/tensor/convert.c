@@ -8,43 +8,61 @@
 double crn_load_f64(cairn_dtype dtype, const void *p) {
   switch (dtype) {
     case CAIRN_F64:
-    case CAIRN_C128: return *(const double *)p;
+    case CAIRN_C128:
+      return *(const double *)p;
     case CAIRN_F32:
     case CAIRN_TF32:
-    case CAIRN_C64: return *(const float *)p;
+    case CAIRN_C64:
+      return *(const float *)p;
     case CAIRN_F16:
-    case CAIRN_C32: return crn_f16_to_f32(*(const uint16_t *)p);
+    case CAIRN_C32:
+      return crn_f16_to_f32(*(const uint16_t *)p);
     case CAIRN_BF16:
-    case CAIRN_CBF16: return crn_bf16_to_f32(*(const uint16_t *)p);
+    case CAIRN_CBF16:
+      return crn_bf16_to_f32(*(const uint16_t *)p);
     case CAIRN_F8E5M2:
-    case CAIRN_CF8E5M2: return crn_f8e5m2_to_f32(*(const uint8_t *)p);
+    case CAIRN_CF8E5M2:
+      return crn_f8e5m2_to_f32(*(const uint8_t *)p);
     case CAIRN_F8E4M3FN:
-    case CAIRN_CF8E4M3FN: return crn_f8e4m3fn_to_f32(*(const uint8_t *)p);
-    case CAIRN_F8E8M0FNU: return crn_f8e8m0fnu_to_f32(*(const uint8_t *)p);
-    case CAIRN_F4E2M1FN: return crn_f4e2m1fn_to_f32(*(const uint8_t *)p);
-    case CAIRN_UI64: return (double)*(const uint64_t *)p;
-    default: return (double)crn_load_i64(dtype, p);
+    case CAIRN_CF8E4M3FN:
+      return crn_f8e4m3fn_to_f32(*(const uint8_t *)p);
+    case CAIRN_F8E8M0FNU:
+      return crn_f8e8m0fnu_to_f32(*(const uint8_t *)p);
+    case CAIRN_F4E2M1FN:
+      return crn_f4e2m1fn_to_f32(*(const uint8_t *)p);
+    case CAIRN_UI64:
+      return (double)*(const uint64_t *)p;
+    default:
+      return (double)crn_load_i64(dtype, p);
   }
 }
 
 int64_t crn_load_i64(cairn_dtype dtype, const void *p) {
   switch (dtype) {
     case CAIRN_SI64:
-    case CAIRN_UI64: return *(const int64_t *)p;
-    case CAIRN_SI32: return *(const int32_t *)p;
-    case CAIRN_UI32: return *(const uint32_t *)p;
-    case CAIRN_SI16: return *(const int16_t *)p;
-    case CAIRN_UI16: return *(const uint16_t *)p;
+    case CAIRN_UI64:
+      return *(const int64_t *)p;
+    case CAIRN_SI32:
+      return *(const int32_t *)p;
+    case CAIRN_UI32:
+      return *(const uint32_t *)p;
+    case CAIRN_SI16:
+      return *(const int16_t *)p;
+    case CAIRN_UI16:
+      return *(const uint16_t *)p;
     case CAIRN_SI8:
     case CAIRN_SI4:
-    case CAIRN_SI2: return *(const int8_t *)p;
-    case CAIRN_BOOL: return *(const uint8_t *)p != 0;
+    case CAIRN_SI2:
+      return *(const int8_t *)p;
+    case CAIRN_BOOL:
+      return *(const uint8_t *)p != 0;
     case CAIRN_UI8:
     case CAIRN_UI6:
     case CAIRN_UI4:
     case CAIRN_UI3:
     case CAIRN_UI2:
-    case CAIRN_UI1: return *(const uint8_t *)p;
+    case CAIRN_UI1:
+      return *(const uint8_t *)p;
     default: {
       double v = crn_load_f64(dtype, p);
       return v != v ? 0 : v >= 0x1p63 ? INT64_MAX : v <= -0x1p63 ? INT64_MIN : (int64_t)v;
@@ -54,23 +72,54 @@ int64_t crn_load_i64(cairn_dtype dtype, const void *p) {
 
 void crn_store_f64(cairn_dtype dtype, void *p, double v) {
   switch (dtype) {
-    case CAIRN_F64: *(double *)p = v; return;
-    case CAIRN_C128: ((double *)p)[0] = v, ((double *)p)[1] = 0; return;
+    case CAIRN_F64:
+      *(double *)p = v;
+      return;
+    case CAIRN_C128:
+      ((double *)p)[0] = v, ((double *)p)[1] = 0;
+      return;
     case CAIRN_F32:
-    case CAIRN_TF32: *(float *)p = (float)v; return;
-    case CAIRN_C64: ((float *)p)[0] = (float)v, ((float *)p)[1] = 0; return;
-    case CAIRN_F16: *(uint16_t *)p = crn_f16_from_f32((float)v); return;
-    case CAIRN_C32: ((uint16_t *)p)[0] = crn_f16_from_f32((float)v), ((uint16_t *)p)[1] = 0; return;
-    case CAIRN_BF16: *(uint16_t *)p = crn_bf16_from_f32((float)v); return;
-    case CAIRN_CBF16: ((uint16_t *)p)[0] = crn_bf16_from_f32((float)v), ((uint16_t *)p)[1] = 0; return;
-    case CAIRN_F8E5M2: *(uint8_t *)p = crn_f8e5m2_from_f32((float)v); return;
-    case CAIRN_F8E4M3FN: *(uint8_t *)p = crn_f8e4m3fn_from_f32((float)v); return;
-    case CAIRN_F8E8M0FNU: *(uint8_t *)p = crn_f8e8m0fnu_from_f32((float)v); return;
-    case CAIRN_F4E2M1FN: *(uint8_t *)p = crn_f4e2m1fn_from_f32((float)v); return;
-    case CAIRN_CF8E5M2: ((uint8_t *)p)[0] = crn_f8e5m2_from_f32((float)v), ((uint8_t *)p)[1] = 0; return;
-    case CAIRN_CF8E4M3FN: ((uint8_t *)p)[0] = crn_f8e4m3fn_from_f32((float)v), ((uint8_t *)p)[1] = 0; return;
-    case CAIRN_BOOL: *(uint8_t *)p = v != 0; return;
-    default: break;
+    case CAIRN_TF32:
+      *(float *)p = (float)v;
+      return;
+    case CAIRN_C64:
+      ((float *)p)[0] = (float)v, ((float *)p)[1] = 0;
+      return;
+    case CAIRN_F16:
+      *(uint16_t *)p = crn_f16_from_f32((float)v);
+      return;
+    case CAIRN_C32:
+      ((uint16_t *)p)[0] = crn_f16_from_f32((float)v), ((uint16_t *)p)[1] = 0;
+      return;
+    case CAIRN_BF16:
+      *(uint16_t *)p = crn_bf16_from_f32((float)v);
+      return;
+    case CAIRN_CBF16:
+      ((uint16_t *)p)[0] = crn_bf16_from_f32((float)v), ((uint16_t *)p)[1] = 0;
+      return;
+    case CAIRN_F8E5M2:
+      *(uint8_t *)p = crn_f8e5m2_from_f32((float)v);
+      return;
+    case CAIRN_F8E4M3FN:
+      *(uint8_t *)p = crn_f8e4m3fn_from_f32((float)v);
+      return;
+    case CAIRN_F8E8M0FNU:
+      *(uint8_t *)p = crn_f8e8m0fnu_from_f32((float)v);
+      return;
+    case CAIRN_F4E2M1FN:
+      *(uint8_t *)p = crn_f4e2m1fn_from_f32((float)v);
+      return;
+    case CAIRN_CF8E5M2:
+      ((uint8_t *)p)[0] = crn_f8e5m2_from_f32((float)v), ((uint8_t *)p)[1] = 0;
+      return;
+    case CAIRN_CF8E4M3FN:
+      ((uint8_t *)p)[0] = crn_f8e4m3fn_from_f32((float)v), ((uint8_t *)p)[1] = 0;
+      return;
+    case CAIRN_BOOL:
+      *(uint8_t *)p = v != 0;
+      return;
+    default:
+      break;
   }
   // Integers: truncate, saturate, NaN gives 0.
   int bits = crn_dtype_bits(dtype);
@@ -93,22 +142,48 @@ void crn_store_f64(cairn_dtype dtype, void *p, double v) {
 void crn_store_i64(cairn_dtype dtype, void *p, int64_t v) {
   switch (dtype) {
     case CAIRN_SI64:
-    case CAIRN_UI64: *(int64_t *)p = v; return;
+    case CAIRN_UI64:
+      *(int64_t *)p = v;
+      return;
     case CAIRN_SI32:
-    case CAIRN_UI32: *(uint32_t *)p = (uint32_t)v; return;
+    case CAIRN_UI32:
+      *(uint32_t *)p = (uint32_t)v;
+      return;
     case CAIRN_SI16:
-    case CAIRN_UI16: *(uint16_t *)p = (uint16_t)v; return;
+    case CAIRN_UI16:
+      *(uint16_t *)p = (uint16_t)v;
+      return;
     case CAIRN_SI8:
-    case CAIRN_UI8: *(uint8_t *)p = (uint8_t)v; return;
-    case CAIRN_SI4: *(int8_t *)p = (int8_t)((int8_t)((uint8_t)v << 4) >> 4); return;
-    case CAIRN_SI2: *(int8_t *)p = (int8_t)((int8_t)((uint8_t)v << 6) >> 6); return;
-    case CAIRN_UI6: *(uint8_t *)p = v & 63; return;
-    case CAIRN_UI4: *(uint8_t *)p = v & 15; return;
-    case CAIRN_UI3: *(uint8_t *)p = v & 7; return;
-    case CAIRN_UI2: *(uint8_t *)p = v & 3; return;
-    case CAIRN_UI1: *(uint8_t *)p = v & 1; return;
-    case CAIRN_BOOL: *(uint8_t *)p = v != 0; return;
-    default: crn_store_f64(dtype, p, (double)v); return;
+    case CAIRN_UI8:
+      *(uint8_t *)p = (uint8_t)v;
+      return;
+    case CAIRN_SI4:
+      *(int8_t *)p = (int8_t)((int8_t)((uint8_t)v << 4) >> 4);
+      return;
+    case CAIRN_SI2:
+      *(int8_t *)p = (int8_t)((int8_t)((uint8_t)v << 6) >> 6);
+      return;
+    case CAIRN_UI6:
+      *(uint8_t *)p = v & 63;
+      return;
+    case CAIRN_UI4:
+      *(uint8_t *)p = v & 15;
+      return;
+    case CAIRN_UI3:
+      *(uint8_t *)p = v & 7;
+      return;
+    case CAIRN_UI2:
+      *(uint8_t *)p = v & 3;
+      return;
+    case CAIRN_UI1:
+      *(uint8_t *)p = v & 1;
+      return;
+    case CAIRN_BOOL:
+      *(uint8_t *)p = v != 0;
+      return;
+    default:
+      crn_store_f64(dtype, p, (double)v);
+      return;
   }
 }
 
@@ -149,12 +224,12 @@ static void convert_general(cairn_dtype from, const char *source, cairn_dtype to
   }
 }
 
-#define LOOP(FROM, TO, expr)                                        \
-  {                                                                 \
-    const FROM *s = source;                                         \
-    TO *t = target;                                                 \
-    for (int64_t i = 0; i < n; i++) t[i] = (TO)(expr);              \
-    return;                                                         \
+#define LOOP(FROM, TO, expr)                           \
+  {                                                    \
+    const FROM *s = source;                            \
+    TO *t = target;                                    \
+    for (int64_t i = 0; i < n; i++) t[i] = (TO)(expr); \
+    return;                                            \
   }
 
 void crn_convert(cairn_dtype from, const void *source, cairn_dtype to, void *target, int64_t n) {
@@ -162,18 +237,28 @@ void crn_convert(cairn_dtype from, const void *source, cairn_dtype to, void *tar
     memcpy(target, source, (size_t)n * cairn_dtype_bytes(from));
     return;
   }
-#define PAIR(a, b) ((int)(a) * CAIRN_DTYPE_COUNT + (int)(b))
+#define PAIR(a, b) ((int)(a)*CAIRN_DTYPE_COUNT + (int)(b))
   switch (PAIR(from, to)) {
-    case PAIR(CAIRN_F16, CAIRN_F32): LOOP(uint16_t, float, crn_f16_to_f32(s[i]))
-    case PAIR(CAIRN_F32, CAIRN_F16): LOOP(float, uint16_t, crn_f16_from_f32(s[i]))
-    case PAIR(CAIRN_BF16, CAIRN_F32): LOOP(uint16_t, float, crn_bf16_to_f32(s[i]))
-    case PAIR(CAIRN_F32, CAIRN_BF16): LOOP(float, uint16_t, crn_bf16_from_f32(s[i]))
-    case PAIR(CAIRN_SI32, CAIRN_F32): LOOP(int32_t, float, s[i])
-    case PAIR(CAIRN_SI32, CAIRN_UI32): LOOP(int32_t, uint32_t, s[i] < 0 ? 0 : s[i])
-    case PAIR(CAIRN_UI32, CAIRN_SI32): LOOP(uint32_t, int32_t, s[i] > INT32_MAX ? INT32_MAX : s[i])
-    case PAIR(CAIRN_F32, CAIRN_F64): LOOP(float, double, s[i])
-    case PAIR(CAIRN_F64, CAIRN_F32): LOOP(double, float, s[i])
-    default: convert_general(from, source, to, target, n);
+    case PAIR(CAIRN_F16, CAIRN_F32):
+      LOOP(uint16_t, float, crn_f16_to_f32(s[i]))
+    case PAIR(CAIRN_F32, CAIRN_F16):
+      LOOP(float, uint16_t, crn_f16_from_f32(s[i]))
+    case PAIR(CAIRN_BF16, CAIRN_F32):
+      LOOP(uint16_t, float, crn_bf16_to_f32(s[i]))
+    case PAIR(CAIRN_F32, CAIRN_BF16):
+      LOOP(float, uint16_t, crn_bf16_from_f32(s[i]))
+    case PAIR(CAIRN_SI32, CAIRN_F32):
+      LOOP(int32_t, float, s[i])
+    case PAIR(CAIRN_SI32, CAIRN_UI32):
+      LOOP(int32_t, uint32_t, s[i] < 0 ? 0 : s[i])
+    case PAIR(CAIRN_UI32, CAIRN_SI32):
+      LOOP(uint32_t, int32_t, s[i] > INT32_MAX ? INT32_MAX : s[i])
+    case PAIR(CAIRN_F32, CAIRN_F64):
+      LOOP(float, double, s[i])
+    case PAIR(CAIRN_F64, CAIRN_F32):
+      LOOP(double, float, s[i])
+    default:
+      convert_general(from, source, to, target, n);
   }
 #undef PAIR
 }

@@ -48,12 +48,12 @@ static inline uint16_t crn_f16_from_f32(float f) {
 }
 
 float crn_f8e5m2_to_f32(uint8_t v);
-uint8_t crn_f8e5m2_from_f32(float f);      ///< overflow gives infinity
+uint8_t crn_f8e5m2_from_f32(float f);  ///< overflow gives infinity
 float crn_f8e4m3fn_to_f32(uint8_t v);
-uint8_t crn_f8e4m3fn_from_f32(float f);    ///< overflow gives NaN, as torch does
-float crn_f8e8m0fnu_to_f32(uint8_t v);     ///< 2^(v-127), 255 = NaN
+uint8_t crn_f8e4m3fn_from_f32(float f);  ///< overflow gives NaN, as torch does
+float crn_f8e8m0fnu_to_f32(uint8_t v);   ///< 2^(v-127), 255 = NaN
 uint8_t crn_f8e8m0fnu_from_f32(float f);
 float crn_f4e2m1fn_to_f32(uint8_t v);
-uint8_t crn_f4e2m1fn_from_f32(float f);    ///< saturates at 6
+uint8_t crn_f4e2m1fn_from_f32(float f);  ///< saturates at 6
 
 #endif

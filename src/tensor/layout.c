@@ -31,7 +31,8 @@ static cairn_status check_shape(const cairn_descriptor *d, const int64_t *shape,
   for (int i = 0; i < rank; i++) {
     if (shape[i] < 0) return CRN_FAIL(FAILED_PRECONDITION, "dim %d of '%s' is not resolved: give a size for it", i, d->name);
     if (d->shape[i] >= 0 && d->shape[i] != shape[i]) {
-      return CRN_FAIL(INVALID_ARGUMENT, "dim %d of '%s' must be %lld, %lld was given", i, d->name, (long long)d->shape[i], (long long)shape[i]);
+      return CRN_FAIL(INVALID_ARGUMENT, "dim %d of '%s' must be %lld, %lld was given", i, d->name, (long long)d->shape[i],
+                      (long long)shape[i]);
     }
   }
   return CAIRN_OK;

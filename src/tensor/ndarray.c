@@ -36,7 +36,8 @@ static void storage_release(crn_storage *s) {
 }
 
 // Makes an array over `storage`, taking the caller's reference of it (also on failure).
-static cairn_status array_create(crn_storage *storage, const crn_tensor *view, const int64_t *interleave, bool read_only, cairn_ndarray **out) {
+static cairn_status array_create(crn_storage *storage, const crn_tensor *view, const int64_t *interleave, bool read_only,
+                                 cairn_ndarray **out) {
   cairn_ndarray *a;
   cairn_status status = crn_alloc_zero(&storage->context->allocator, sizeof *a, &a);
   if (status != CAIRN_OK) {
@@ -64,8 +65,8 @@ static cairn_status check_type_and_rank(cairn_dtype dtype, const int64_t *shape,
   return CAIRN_OK;
 }
 
-static cairn_status create_with_layout(cairn_context *context, cairn_dtype dtype, const int64_t *shape, const int64_t *interleave, int rank, bool clear,
-                                       cairn_ndarray **out) {
+static cairn_status create_with_layout(cairn_context *context, cairn_dtype dtype, const int64_t *shape, const int64_t *interleave, int rank,
+                                       bool clear, cairn_ndarray **out) {
   int64_t plain[CAIRN_MAX_RANK];
   for (int i = 0; i < CAIRN_MAX_RANK; i++) plain[i] = 1;
   *out = NULL;
@@ -89,7 +90,8 @@ cairn_status cairn_ndarray_create(cairn_context *context, cairn_dtype dtype, con
   return create_with_layout(context, dtype, shape, NULL, rank, true, out_array);
 }
 
-cairn_status crn_ndarray_create_uninitialized(cairn_context *context, cairn_dtype dtype, const int64_t *shape, int rank, cairn_ndarray **out_array) {
+cairn_status crn_ndarray_create_uninitialized(cairn_context *context, cairn_dtype dtype, const int64_t *shape, int rank,
+                                              cairn_ndarray **out_array) {
   return create_with_layout(context, dtype, shape, NULL, rank, false, out_array);
 }
 
@@ -118,7 +120,8 @@ static cairn_status check_extent(const cairn_ndarray_wrap_options *o, const crn_
     }
   }
   size_t end = 0;
-  if (!crn_add_i64(last, inner, &last) || !crn_mul_size((size_t)last, cairn_dtype_bytes(o->dtype), &end) || !crn_add_size(end, o->byte_offset, &end)) {
+  if (!crn_add_i64(last, inner, &last) || !crn_mul_size((size_t)last, cairn_dtype_bytes(o->dtype), &end) ||
+      !crn_add_size(end, o->byte_offset, &end)) {
     return CRN_FAIL(OUT_OF_RANGE, "the strides reach outside of memory");
   }
   if (!empty && end > o->bytes) return CRN_FAIL(INVALID_ARGUMENT, "shape and strides need %zu bytes, the block has %zu", end, o->bytes);
@@ -163,9 +166,12 @@ cairn_status cairn_ndarray_slice(cairn_ndarray *array, const int64_t *start, con
   for (int i = 0; i < view.rank; i++) {
     int64_t from = start ? start[i] : 0, to = end ? end[i] : view.dims[i];
     if (from < 0 || to < from || to > view.dims[i]) {
-      return CRN_FAIL(INVALID_ARGUMENT, "slice [%lld, %lld) of dim %d with size %lld", (long long)from, (long long)to, i, (long long)view.dims[i]);
+      return CRN_FAIL(INVALID_ARGUMENT, "slice [%lld, %lld) of dim %d with size %lld", (long long)from, (long long)to, i,
+                      (long long)view.dims[i]);
     }
-    if (from % array->interleave[i]) return CRN_FAIL(INVALID_ARGUMENT, "slice of dim %d must start at a multiple of its interleave %lld", i, (long long)array->interleave[i]);
+    if (from % array->interleave[i])
+      return CRN_FAIL(INVALID_ARGUMENT, "slice of dim %d must start at a multiple of its interleave %lld", i,
+                      (long long)array->interleave[i]);
     offset += from / array->interleave[i] * view.strides[i];
     view.dims[i] = to - from;
   }
@@ -210,7 +216,9 @@ static cairn_status check_size(const cairn_ndarray *a, size_t bytes) {
   return CAIRN_OK;
 }
 
-static cairn_status check_writable(const cairn_ndarray *a) { return a->is_read_only ? CRN_FAIL(FAILED_PRECONDITION, "the array is read-only") : CAIRN_OK; }
+static cairn_status check_writable(const cairn_ndarray *a) {
+  return a->is_read_only ? CRN_FAIL(FAILED_PRECONDITION, "the array is read-only") : CAIRN_OK;
+}
 
 cairn_status cairn_ndarray_read(const cairn_ndarray *a, void *out_data, size_t bytes) {
   CRN_TRY(check_size(a, bytes));

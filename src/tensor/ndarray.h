@@ -41,6 +41,7 @@ void crn_ndarray_unlock(cairn_ndarray *array, const void *owner);
 bool crn_layout_strides(const int64_t *dims, const int64_t *interleave, int rank, int64_t *out_strides, int64_t *out_span);
 
 /// An ndarray over a plain tensor in fresh zeroed storage, or sharing nothing: used by the executor for outputs.
-cairn_status crn_ndarray_create_uninitialized(cairn_context *context, cairn_dtype dtype, const int64_t *shape, int rank, cairn_ndarray **out_array);
+cairn_status crn_ndarray_create_uninitialized(cairn_context *context, cairn_dtype dtype, const int64_t *shape, int rank,
+                                              cairn_ndarray **out_array);
 
 #endif

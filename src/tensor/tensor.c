@@ -98,14 +98,18 @@ static void copy_row(char *target, int64_t target_step, const char *source, int6
   }
   target_step *= (int64_t)size;
   source_step *= (int64_t)size;
-#define COPY_AS(type)                                                                                 \
+#define COPY_AS(type)                                                                                              \
   for (int64_t i = 0; i < n; i++) *(type *)(target + i * target_step) = *(const type *)(source + i * source_step); \
   break
   switch (size) {
-    case 1: COPY_AS(uint8_t);
-    case 2: COPY_AS(uint16_t);
-    case 4: COPY_AS(uint32_t);
-    case 8: COPY_AS(uint64_t);
+    case 1:
+      COPY_AS(uint8_t);
+    case 2:
+      COPY_AS(uint16_t);
+    case 4:
+      COPY_AS(uint32_t);
+    case 8:
+      COPY_AS(uint64_t);
     default:
       for (int64_t i = 0; i < n; i++) memcpy(target + i * target_step, source + i * source_step, size);
   }

@@ -15,7 +15,14 @@ typedef struct crn_tensor {
   void *data;                       ///< of element 0; NULL when only the shape is known
 } crn_tensor;
 
-typedef enum crn_dtype_class { CRN_CLASS_NONE, CRN_CLASS_BOOL, CRN_CLASS_FLOAT, CRN_CLASS_SINT, CRN_CLASS_UINT, CRN_CLASS_COMPLEX } crn_dtype_class;
+typedef enum crn_dtype_class {
+  CRN_CLASS_NONE,
+  CRN_CLASS_BOOL,
+  CRN_CLASS_FLOAT,
+  CRN_CLASS_SINT,
+  CRN_CLASS_UINT,
+  CRN_CLASS_COMPLEX
+} crn_dtype_class;
 
 crn_dtype_class crn_dtype_class_of(cairn_dtype dtype);
 /// Bits of one element in packed storage.

@@ -186,8 +186,15 @@ static void test_wrapping(void **state) {
   int released = 0;
   int64_t shape[2] = {2, 3}, strides[2] = {8, 2};
   for (int i = 0; i < 16; i++) block[i] = (float)i;
-  cairn_ndarray_wrap_options o = {.data = block, .bytes = sizeof block, .byte_offset = 4, .dtype = CAIRN_F32, .rank = 2, .shape = shape, .strides = strides,
-                                  .release = count_release, .user = &released};
+  cairn_ndarray_wrap_options o = {.data = block,
+                                  .bytes = sizeof block,
+                                  .byte_offset = 4,
+                                  .dtype = CAIRN_F32,
+                                  .rank = 2,
+                                  .shape = shape,
+                                  .strides = strides,
+                                  .release = count_release,
+                                  .user = &released};
   cairn_ndarray *a;
   float out[6];
   assert_int_equal(cairn_ndarray_wrap(g_context, &o, &a), CAIRN_OK);
@@ -262,9 +269,9 @@ static void test_descriptors(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_dtypes),       cmocka_unit_test(test_half_round_trips), cmocka_unit_test(test_conversions),
-      cmocka_unit_test(test_unpack),       cmocka_unit_test(test_strided_copy),     cmocka_unit_test(test_arrays),
-      cmocka_unit_test(test_wrapping),     cmocka_unit_test(test_interleave),       cmocka_unit_test(test_descriptors),
+      cmocka_unit_test(test_dtypes),   cmocka_unit_test(test_half_round_trips), cmocka_unit_test(test_conversions),
+      cmocka_unit_test(test_unpack),   cmocka_unit_test(test_strided_copy),     cmocka_unit_test(test_arrays),
+      cmocka_unit_test(test_wrapping), cmocka_unit_test(test_interleave),       cmocka_unit_test(test_descriptors),
   };
   return cmocka_run_group_tests(tests, open_context, close_context);
 }

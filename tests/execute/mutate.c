@@ -61,7 +61,8 @@ static cairn_status run_once(cairn_context *context, cairn_model *model) {
   if (status == CAIRN_OK) status = make_inputs(context, cairn_function_describe(f), inputs, &n_inputs);
   if (status == CAIRN_OK) {
     const cairn_named_array *arrays = cairn_state_arrays(states, &n_states);
-    status = cairn_function_run(f, &(cairn_run_args){.inputs = inputs, .n_inputs = n_inputs, .states = arrays, .n_states = n_states}, &outputs);
+    status =
+        cairn_function_run(f, &(cairn_run_args){.inputs = inputs, .n_inputs = n_inputs, .states = arrays, .n_states = n_states}, &outputs);
   }
   cairn_outputs_destroy(outputs);
   for (int i = 0; i < n_inputs; i++) cairn_ndarray_release(inputs[i].array);

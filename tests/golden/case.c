@@ -77,15 +77,16 @@ static cairn_status compare(golden *g, const char *what, const char *key, const 
   int64_t n_bad = 0, first = -1;
   if (g->is_second_opinion && cairn_dtype_bytes(dtype) == 2 && crn_dtype_is_float(dtype)) atol = 0.01 * largest(&e->tensor);
   for (int64_t i = 0; i < n && status == CAIRN_OK; i++) {
-    double a = crn_load_f64(dtype, plain + (size_t)i * cairn_dtype_bytes(dtype)), b = crn_load_f64(e->tensor.dtype, crn_tensor_at(&e->tensor, i));
+    double a = crn_load_f64(dtype, plain + (size_t)i * cairn_dtype_bytes(dtype)),
+           b = crn_load_f64(e->tensor.dtype, crn_tensor_at(&e->tensor, i));
     if (a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= atol + g->rtol * fabs(b)) continue;
     if (first < 0) first = i;
     n_bad++;
     if (!(fabs(a - b) <= worst)) worst = fabs(a - b);
   }
   if (n_bad && status == CAIRN_OK) {
-    status = CRN_FAIL(INVALID_ARGUMENT, "%s: %lld of %lld elements differ, worst %g, first at %lld: %g for %g", what, (long long)n_bad, (long long)n, worst,
-                      (long long)first, crn_load_f64(dtype, plain + (size_t)first * cairn_dtype_bytes(dtype)),
+    status = CRN_FAIL(INVALID_ARGUMENT, "%s: %lld of %lld elements differ, worst %g, first at %lld: %g for %g", what, (long long)n_bad,
+                      (long long)n, worst, (long long)first, crn_load_f64(dtype, plain + (size_t)first * cairn_dtype_bytes(dtype)),
                       crn_load_f64(e->tensor.dtype, crn_tensor_at(&e->tensor, first)));
   }
   free(plain);
@@ -93,7 +94,6 @@ static cairn_status compare(golden *g, const char *what, const char *key, const 
 }
 
 // --- one call ---------------------------------------------------------------------------------------------------------------
-
 
 static cairn_status load_values(golden *g, const json_t *list, bool are_states, cairn_named_array *out, int *out_n) {
   size_t i;
@@ -126,7 +126,8 @@ static cairn_status check_outputs(golden *g, const json_t *call, cairn_outputs *
   }
   json_array_foreach(json_object_get(call, "states_out"), i, entry) {
     for (int k = 0; k < g->n_states; k++) {
-      if (!strcmp(g->states[k].name, text_of(entry, "name"))) CRN_TRY(compare(g, text_of(entry, "name"), text_of(entry, "key"), g->states[k].array));
+      if (!strcmp(g->states[k].name, text_of(entry, "name")))
+        CRN_TRY(compare(g, text_of(entry, "name"), text_of(entry, "key"), g->states[k].array));
     }
   }
   return CAIRN_OK;

@@ -61,8 +61,8 @@ static cairn_status load_inputs(cairn_context *context, const crn_safetensors *d
   return CAIRN_OK;
 }
 
-static bool run_one(cairn_context *context, cairn_function *f, const crn_safetensors *data, const char *model, int call, const char *in_prefix,
-                    const char *out_prefix) {
+static bool run_one(cairn_context *context, cairn_function *f, const crn_safetensors *data, const char *model, int call,
+                    const char *in_prefix, const char *out_prefix) {
   cairn_named_array inputs[MAX_INPUTS];
   int n = 0;
   cairn_outputs *outputs = NULL;
@@ -87,8 +87,8 @@ static bool run_one(cairn_context *context, cairn_function *f, const crn_safeten
   return exists;
 }
 
-static void run_asset(cairn_context *context, const crn_safetensors *data, const char *folder, const char *model, const char *asset, bool is_vision,
-                      cairn_composites composites) {
+static void run_asset(cairn_context *context, const crn_safetensors *data, const char *folder, const char *model, const char *asset,
+                      bool is_vision, cairn_composites composites) {
   char path[4600], in_prefix[32], out_prefix[32];
   cairn_model *m;
   cairn_function *f = NULL;
