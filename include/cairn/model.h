@@ -36,8 +36,9 @@ typedef struct cairn_model cairn_model;
 /// One entrypoint of a model. Keeps its model alive. Owner: shared and counted. Thread: safe; runs may go on at once.
 typedef struct cairn_function cairn_function;
 
-/// Opens the asset at `path` and makes it ready. `options` NULL = defaults.
-/// Errors: as cairn_asset_open; UNSUPPORTED naming the operation or element type that cannot run.
+/// Opens the asset at `path` and reads its program. `options` NULL = defaults.
+/// Errors: as cairn_asset_open; UNSUPPORTED naming an operation that is not known. An operation that is known but cannot
+/// run is refused by cairn_model_function, for the functions that use it.
 CAIRN_API cairn_status cairn_model_load(cairn_context *context, const char *path, const cairn_model_options *options,
                                         cairn_model **out_model);
 /// As cairn_model_load for an opened asset (which the model keeps).
@@ -49,7 +50,8 @@ CAIRN_API int cairn_model_function_count(const cairn_model *model);
 CAIRN_API const cairn_function_info *cairn_model_function_info(const cairn_model *model, int i);
 
 /// Prepares a function: constants are folded and compressed weights expanded once.
-/// Errors: NOT_FOUND (naming the functions there are), UNSUPPORTED, CORRUPT, OUT_OF_MEMORY.
+/// Errors: NOT_FOUND (naming the functions there are), UNSUPPORTED naming the operation that cannot run, CORRUPT,
+/// OUT_OF_MEMORY.
 CAIRN_API cairn_status cairn_model_function(cairn_model *model, const char *name, cairn_function **out_function);
 CAIRN_API void cairn_function_retain(cairn_function *function);
 CAIRN_API void cairn_function_release(cairn_function *function);

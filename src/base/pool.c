@@ -9,6 +9,13 @@
 
 enum { MAX_THREADS = 256, SPINS = 2000 };
 
+/// The gate of the current loop: its number in the upper half, whether it is closed, and how many workers are inside. One
+/// word, so that a worker enters only a loop that is still open. A worker that wakes too late finds the gate closed and
+/// nobody waits for it: on a busy machine a loop is never slower than one thread alone.
+enum { GATE_EPOCH_SHIFT = 32 };
+#define GATE_CLOSED ((uint64_t)1 << 31)
+#define GATE_INSIDE (GATE_CLOSED - 1)
+
 typedef struct job {
   crn_pool_fn fn;
   void *user;
@@ -23,10 +30,10 @@ struct crn_pool {
   pthread_mutex_t turn;  // held by the caller whose loop is running
   pthread_mutex_t lock;  // guards sleeping and waking
   pthread_cond_t wake, idle;
-  job job;
-  _Atomic int64_t next;    // first index nobody took yet
-  _Atomic unsigned epoch;  // counts loops; a change wakes the workers
-  _Atomic int n_busy;      // workers that have not finished the current loop
+  job job;               // changed only while the gate is closed and nobody is inside
+  _Atomic int64_t next;  // first index nobody took yet
+  _Atomic uint64_t gate;
+  _Atomic int n_sleeping;  // workers that need a signal
   _Atomic bool stop;
 };
 
@@ -53,50 +60,75 @@ static void take_chunks(crn_pool *p, int worker) {
   }
 }
 
-// Spins a little, then sleeps until the epoch moves on from `seen`.
-static unsigned await_epoch(crn_pool *p, unsigned seen) {
+static bool may_enter(const crn_pool *p, uint32_t seen) {
+  uint64_t gate = atomic_load(&p->gate);
+  return atomic_load(&p->stop) || (!(gate & GATE_CLOSED) && (uint32_t)(gate >> GATE_EPOCH_SHIFT) != seen);
+}
+
+// Spins a little, then sleeps until there is a loop that the worker has not been in.
+static void await_loop(crn_pool *p, uint32_t seen) {
   for (int i = 0; i < SPINS; i++) {
-    unsigned e = atomic_load_explicit(&p->epoch, memory_order_acquire);
-    if (e != seen) return e;
+    if (may_enter(p, seen)) return;
     relax();
   }
   pthread_mutex_lock(&p->lock);
-  while (atomic_load_explicit(&p->epoch, memory_order_acquire) == seen) pthread_cond_wait(&p->wake, &p->lock);
+  // The count is raised before the gate is looked at again, and the caller looks at it after opening the gate: one of
+  // both sees the other.
+  atomic_fetch_add(&p->n_sleeping, 1);
+  while (!may_enter(p, seen)) pthread_cond_wait(&p->wake, &p->lock);
+  atomic_fetch_sub(&p->n_sleeping, 1);
   pthread_mutex_unlock(&p->lock);
-  return atomic_load_explicit(&p->epoch, memory_order_acquire);
+}
+
+static bool enter(crn_pool *p, uint32_t *in_out_seen) {
+  uint64_t gate = atomic_load(&p->gate);
+  while (!(gate & GATE_CLOSED) && (uint32_t)(gate >> GATE_EPOCH_SHIFT) != *in_out_seen) {
+    if (!atomic_compare_exchange_weak(&p->gate, &gate, gate + 1)) continue;
+    *in_out_seen = (uint32_t)(gate >> GATE_EPOCH_SHIFT);
+    return true;
+  }
+  return false;
+}
+
+static void leave(crn_pool *p) {
+  uint64_t before = atomic_fetch_sub(&p->gate, 1);
+  if (!(before & GATE_CLOSED) || (before & GATE_INSIDE) != 1) return;
+  pthread_mutex_lock(&p->lock);
+  pthread_cond_signal(&p->idle);
+  pthread_mutex_unlock(&p->lock);
 }
 
 static void *worker_main(void *argument) {
   worker_start start = *(worker_start *)argument;
   crn_free(start.pool->allocator, argument, sizeof start);
   crn_pool *p = start.pool;
-  unsigned seen = 0;
+  uint32_t seen = 0;
   for (;;) {
-    seen = await_epoch(p, seen);
-    if (atomic_load_explicit(&p->stop, memory_order_acquire)) return NULL;
+    await_loop(p, seen);
+    if (atomic_load(&p->stop)) return NULL;
+    if (!enter(p, &seen)) continue;
     take_chunks(p, start.worker);
-    if (atomic_fetch_sub_explicit(&p->n_busy, 1, memory_order_acq_rel) == 1) {
-      pthread_mutex_lock(&p->lock);
-      pthread_cond_signal(&p->idle);
-      pthread_mutex_unlock(&p->lock);
-    }
+    leave(p);
   }
 }
 
-static void announce(crn_pool *p) {
+static void wake_sleepers(crn_pool *p) {
+  if (atomic_load(&p->n_sleeping) == 0) return;
   pthread_mutex_lock(&p->lock);
-  atomic_fetch_add_explicit(&p->epoch, 1, memory_order_acq_rel);
   pthread_cond_broadcast(&p->wake);
   pthread_mutex_unlock(&p->lock);
 }
 
-static void await_idle(crn_pool *p) {
-  for (int i = 0; i < SPINS; i++) {
-    if (atomic_load_explicit(&p->n_busy, memory_order_acquire) == 0) return;
+// Closes the gate and waits for those who are inside.
+static void close_gate(crn_pool *p) {
+  uint64_t gate = atomic_fetch_or(&p->gate, GATE_CLOSED);
+  for (int i = 0; i < SPINS && (gate & GATE_INSIDE); i++) {
     relax();
+    gate = atomic_load(&p->gate);
   }
+  if (!(gate & GATE_INSIDE)) return;
   pthread_mutex_lock(&p->lock);
-  while (atomic_load_explicit(&p->n_busy, memory_order_acquire) != 0) pthread_cond_wait(&p->idle, &p->lock);
+  while (atomic_load(&p->gate) & GATE_INSIDE) pthread_cond_wait(&p->idle, &p->lock);
   pthread_mutex_unlock(&p->lock);
 }
 
@@ -124,6 +156,7 @@ cairn_status crn_pool_create(const cairn_allocator *allocator, int n_threads, cr
   pthread_mutex_init(&p->lock, NULL);
   pthread_cond_init(&p->wake, NULL);
   pthread_cond_init(&p->idle, NULL);
+  atomic_init(&p->gate, GATE_CLOSED);
   cairn_status status = crn_alloc_array(allocator, (size_t)n_threads, sizeof *p->threads, &p->threads);
   for (int i = 1; i < n_threads && status == CAIRN_OK; i++) status = start_worker(p, i);
   if (status != CAIRN_OK) {
@@ -136,8 +169,10 @@ cairn_status crn_pool_create(const cairn_allocator *allocator, int n_threads, cr
 
 void crn_pool_destroy(crn_pool *p) {
   if (!p) return;
-  atomic_store_explicit(&p->stop, true, memory_order_release);
-  announce(p);
+  atomic_store(&p->stop, true);
+  pthread_mutex_lock(&p->lock);
+  pthread_cond_broadcast(&p->wake);
+  pthread_mutex_unlock(&p->lock);
   for (int i = 0; i < p->n_started; i++) pthread_join(p->threads[i], NULL);
   pthread_mutex_destroy(&p->turn);
   pthread_mutex_destroy(&p->lock);
@@ -161,10 +196,12 @@ void crn_pool_run(crn_pool *p, int64_t n, int64_t grain, crn_pool_fn fn, void *u
   int64_t chunk = (n + p->n_threads * 4 - 1) / (p->n_threads * 4);
   p->job = (job){fn, user, n, chunk < grain ? grain : chunk};
   atomic_store_explicit(&p->next, 0, memory_order_relaxed);
-  atomic_store_explicit(&p->n_busy, p->n_started, memory_order_relaxed);
-  announce(p);
+  // A new number opens the gate with nobody inside. Zero is what workers start with, so it is never used.
+  uint32_t epoch = (uint32_t)(atomic_load(&p->gate) >> GATE_EPOCH_SHIFT) + 1;
+  atomic_store(&p->gate, (uint64_t)(epoch ? epoch : 1) << GATE_EPOCH_SHIFT);
+  wake_sleepers(p);
   take_chunks(p, 0);
-  await_idle(p);
+  close_gate(p);
   pthread_mutex_unlock(&p->turn);
 }
 

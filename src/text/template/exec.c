@@ -272,14 +272,30 @@ typedef struct loop_filter {
   tmpl_iter iter;
 } loop_filter;
 
-static cairn_status test_item(tmpl_render *r, const loop_filter *f, tmpl_value item, bool *out_keep) {
+// What a target holds after an assignment to it: for several names a tuple, whatever was unpacked.
+static cairn_status read_target(tmpl_render *r, const tmpl_node *target, tmpl_value *out) {
+  if (target->kind == TMPL_N_NAME) {
+    *out = *crn_tmpl_slot(r, target->name.ref);
+    return CAIRN_OK;
+  }
+  tmpl_items parts = {0};
+  for (int i = 0; i < target->list.nodes.size; i++) {
+    tmpl_value part;
+    CRN_TRY(read_target(r, target->list.nodes.items[i], &part));
+    CRN_TRY(crn_tmpl_items_push(r, &parts, part));
+  }
+  return crn_tmpl_list_finish(r, &parts, TMPL_TUPLE, out);
+}
+
+static cairn_status test_item(tmpl_render *r, const loop_filter *f, tmpl_value *in_out_item, bool *out_keep) {
   tmpl_frame *previous = r->frame;
   tmpl_value test;
   r->frame = f->frame;
-  CRN_TRY(crn_tmpl_assign(r, f->loop->test_target, item));
+  CRN_TRY(crn_tmpl_assign(r, f->loop->test_target, *in_out_item));
   CRN_TRY(crn_tmpl_eval(r, f->loop->test, &test));
-  r->frame = previous;
   *out_keep = crn_tmpl_truth(test);
+  if (*out_keep) CRN_TRY(read_target(r, f->loop->test_target, in_out_item));
+  r->frame = previous;
   return CAIRN_OK;
 }
 
@@ -288,7 +304,7 @@ static cairn_status next_filtered(tmpl_render *r, tmpl_iter *it, tmpl_value *out
   for (bool keep = false; !keep;) {
     CRN_TRY(crn_tmpl_iter_next(r, &f->iter, out, out_done));
     if (*out_done) return CAIRN_OK;
-    CRN_TRY(test_item(r, f, *out, &keep));
+    CRN_TRY(test_item(r, f, out, &keep));
   }
   return CAIRN_OK;
 }

@@ -133,6 +133,7 @@ cairn_status crn_tmpl_put_float_field(tmpl_render *r, tmpl_buffer *b, const tmpl
     static const char *const formats[2][3] = {{"%.*e", "%.*f", "%.*g"}, {"%#.*e", "%#.*f", "%#.*g"}};
     n = (size_t)crn_tmpl_format_double(text, sizeof text, formats[f->alternate][type == 'e' ? 0 : type == 'f' ? 1 : 2], precision, x);
   }
+  if (f->no_negative_zero && strspn(text, "0.e+-%") >= n) negative = false;
   if (isupper((unsigned char)f->type)) upper_case(text, n);
   return crn_tmpl_put_number(r, b, f, negative, "", text, n);
 }
@@ -165,6 +166,10 @@ static cairn_status parse_spec(tmpl_render *r, const char *spec, size_t n, tmpl_
     }
   }
   if (p < end && strchr("+- ", *p) && *p) f->sign = *p++;
+  if (p < end && *p == 'z') {
+    f->no_negative_zero = true;
+    p++;
+  }
   if (p < end && *p == '#') {
     f->alternate = true;
     p++;
@@ -192,7 +197,7 @@ static cairn_status bad_type(tmpl_render *r, const tmpl_field *f, tmpl_value v) 
 
 static cairn_status put_text_field(tmpl_render *r, tmpl_buffer *b, tmpl_field *f, tmpl_value v) {
   if (f->type && f->type != 's') return bad_type(r, f, v);
-  if (f->sign != '-' || f->alternate || f->grouping || f->align == '=') return crn_tmpl_fail(r, "format not allowed in string format specifier");
+  if (f->sign != '-' || f->alternate || f->no_negative_zero || f->grouping || f->align == '=') return crn_tmpl_fail(r, "format not allowed in string format specifier");
   if (!f->align || f->align == '0') f->align = '<';
   size_t n = v.s->size, chars = crn_tmpl_str_chars(v.s);
   if (f->precision >= 0 && (size_t)f->precision < chars) n = crn_tmpl_str_offset(v.s, (size_t)f->precision);
@@ -208,6 +213,7 @@ static cairn_status put_number_field(tmpl_render *r, tmpl_buffer *b, tmpl_field 
     return crn_tmpl_put_float_field(r, b, f, v.d);
   }
   if (float_type) return crn_tmpl_put_float_field(r, b, f, tmpl_as_double(v));
+  if (f->no_negative_zero) return crn_tmpl_fail(r, "Negative zero coercion (z) not allowed in format specifier with integer");
   if (f->precision >= 0) return crn_tmpl_fail(r, "Precision not allowed in integer format specifier");
   int64_t value = tmpl_as_int(v);
   if (f->type == 'c') {

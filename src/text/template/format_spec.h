@@ -9,6 +9,7 @@ typedef struct tmpl_field {
   char align;       ///< '<', '>', '^', '=' (padding behind the sign)
   char sign;        ///< '-', '+' or ' '
   bool alternate;   ///< '#'
+  bool no_negative_zero;  ///< 'z'
   int64_t width;
   char grouping;    ///< ',' or '_', or 0
   int64_t precision;  ///< -1: none

@@ -50,7 +50,7 @@ static cairn_status put_text(writer *w, const char *text, size_t n) {
     uint32_t code;
     const char *next = crn_tmpl_text_next(p, end, &code);
     const char *escape = short_escape(code);
-    if (escape || code < 0x20 || (w->options->ascii && code >= 0x7f + 1u)) {
+    if (escape || code < 0x20 || (w->options->ascii && code >= 0x7f)) {
       CRN_TRY(crn_tmpl_put(w->r, w->b, plain, (size_t)(p - plain)));
       CRN_TRY(escape ? crn_tmpl_puts(w->r, w->b, escape) : put_escaped_code(w, code));
       plain = next;

@@ -136,9 +136,7 @@ static cairn_status slice_bounds(tmpl_render *r, size_t size, tmpl_value start, 
   int64_t length = (int64_t)size;
   CRN_TRY(slice_part(r, step, 1, &out->step));
   if (out->step == 0) return crn_tmpl_fail(r, "slice step cannot be zero");
-  // A step beyond the length selects one item, whatever it is.
-  if (out->step > length + 1) out->step = length + 1;
-  if (out->step < -length - 1) out->step = -length - 1;
+  if (out->step == INT64_MIN) out->step++;
   bool forward = out->step > 0;
   int64_t low = forward ? 0 : -1, high = forward ? length : length - 1;
   CRN_TRY(slice_part(r, start, 0, &out->start));
@@ -185,8 +183,8 @@ static cairn_status slice_list(tmpl_render *r, tmpl_value v, bounds b, tmpl_valu
 static cairn_status slice_range(tmpl_render *r, const tmpl_range *from, bounds b, tmpl_value *out) {
   tmpl_range *range;
   CRN_TRY(crn_tmpl_alloc(r, 1, sizeof *range, &range));
-  *range = (tmpl_range){.start = from->start + b.start * from->step, .stop = from->start + b.stop * from->step, .step = from->step * b.step};
-  range->size = b.count;
+  *range = (tmpl_range){.start = from->start + b.start * from->step, .stop = from->start + b.stop * from->step, .size = b.count};
+  if (__builtin_mul_overflow(from->step, b.step, &range->step)) return crn_tmpl_fail(r, "an integer does not fit in 64 bits");
   *out = (tmpl_value){.type = TMPL_RANGE, .range = range};
   return CAIRN_OK;
 }

@@ -99,6 +99,29 @@ bool crn_tmpl_parse_float(const char *text, size_t n, double *out) {
   return true;
 }
 
+// Decimal digits of other scripts count as the digits they stand for. They come in runs of ten, from zero to nine.
+static char ascii_digit(uint32_t code) {
+  uint32_t first = code;
+  while (first > 0x7f && crn_code_is_decimal(first - 1)) first--;
+  return (char)('0' + (code - first) % 10);
+}
+
+enum { NUMBER_BYTES = 1600 };
+
+// Copies the text of a number with all digits in ASCII. False when it is too long for a number.
+static bool to_ascii(const char *text, size_t n, char out[NUMBER_BYTES], size_t *out_n) {
+  *out_n = 0;
+  if (n >= NUMBER_BYTES) return false;
+  for (const char *p = text, *end = text + n; p < end;) {
+    uint32_t code;
+    bool valid;
+    int used = crn_utf8_decode(p, end, &code, &valid);
+    out[(*out_n)++] = code < 0x80 ? (char)code : crn_code_is_decimal(code) ? ascii_digit(code) : '?';
+    p += used;
+  }
+  return true;
+}
+
 // Drops whitespace on both sides.
 static void strip(const char **in_out_text, size_t *in_out_n) {
   const char *p = *in_out_text, *end = p + *in_out_n;
@@ -140,7 +163,10 @@ static size_t digit_run(const char *text, size_t n) {
 }
 
 bool crn_tmpl_float_of_text(const char *text, size_t n, double *out) {
+  char ascii[NUMBER_BYTES];
   strip(&text, &n);
+  if (!to_ascii(text, n, ascii, &n)) return false;
+  text = ascii;
   size_t sign = n && (*text == '+' || *text == '-');
   const char *p = text + sign;
   size_t left = n - sign;
@@ -186,7 +212,10 @@ static int prefix_base(const char *p, size_t n) {
 }
 
 tmpl_int_result crn_tmpl_int_of_text(const char *text, size_t n, int base, int64_t *out) {
+  char ascii[NUMBER_BYTES];
   strip(&text, &n);
+  if (!to_ascii(text, n, ascii, &n)) return TMPL_INT_INVALID;
+  text = ascii;
   bool negative = n && *text == '-';
   size_t at = n && (*text == '+' || *text == '-');
   int prefix = prefix_base(text + at, n - at);

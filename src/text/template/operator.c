@@ -45,6 +45,13 @@ static double float_floor_div(double a, double b) {
   return q - f > 0.5 ? f + 1 : f;
 }
 
+// The quotient of integers is rounded once, even when they are too large for a double.
+static double divide(int64_t a, int64_t b) {
+  const int64_t exact = (int64_t)1 << 53;
+  if (a >= -exact && a <= exact && b >= -exact && b <= exact) return (double)a / (double)b;
+  return (double)((long double)a / (long double)b);
+}
+
 static cairn_status power(tmpl_render *r, int64_t base, int64_t exponent, tmpl_value *out) {
   if (exponent < 0) {
     if (base == 0) return crn_tmpl_fail(r, "0.0 cannot be raised to a negative power");
@@ -73,7 +80,7 @@ static cairn_status int_op(tmpl_render *r, tmpl_op op, int64_t a, int64_t b, tmp
     case TMPL_OP_MUL: overflows = __builtin_mul_overflow(a, b, &result); break;
     case TMPL_OP_DIV:
       if (b == 0) return crn_tmpl_fail(r, "division by zero");
-      *out = tmpl_float((double)a / (double)b);
+      *out = tmpl_float(divide(a, b));
       return CAIRN_OK;
     case TMPL_OP_FLOORDIV:
       if (b == 0) return crn_tmpl_fail(r, "integer division or modulo by zero");

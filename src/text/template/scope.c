@@ -95,11 +95,11 @@ static cairn_status resolve_loop_test(place *at, tmpl_for *loop) {
 
 static cairn_status check_loop_name(place *at, tmpl_node *node) {
   tmpl_resolver *z = at->resolver;
-  tmpl_search body = {.resolver = z, .names = {z->tree->special.loop}}, whole = {.resolver = z};
+  tmpl_search body = {.resolver = z, .names = {z->tree->special.loop}}, whole = {.resolver = z, .into_blocks = true};
   CRN_TRY(crn_tmpl_search_all(&body, &node->loop->body));
   CRN_TRY(crn_tmpl_search(&whole, node));
   if (whole.writes_loop) return CRN_FAIL(CORRUPT, "%s: line %d: cannot assign to the special variable 'loop'", z->tree->what, node->line);
-  node->loop->needs_loop = node->loop->recursive || body.found[0];
+  node->loop->needs_loop = node->loop->recursive || body.found[0] || whole.has_scoped_block;
   return CAIRN_OK;
 }
 

@@ -76,7 +76,9 @@ typedef struct tmpl_search {
   tmpl_resolver *resolver;
   const tmpl_str *names[TMPL_MAX_SOUGHT];
   bool closed[TMPL_MAX_SOUGHT], found[TMPL_MAX_SOUGHT];
-  bool writes_loop;  ///< `loop` is assigned to
+  bool into_blocks;       ///< blocks are searched too
+  bool writes_loop;       ///< `loop` is assigned to
+  bool has_scoped_block;  ///< which sees every variable around it, `loop` too
 } tmpl_search;
 
 cairn_status crn_tmpl_search(tmpl_search *q, tmpl_node *node);

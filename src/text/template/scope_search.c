@@ -63,7 +63,10 @@ cairn_status crn_tmpl_search(tmpl_search *q, tmpl_node *node) {
       CRN_TRY(crn_tmpl_search_all(q, &node->with.targets));
       CRN_TRY(crn_tmpl_search_all(q, &node->with.values));
       return crn_tmpl_search_all(q, &node->with.body);
-    case TMPL_N_BLOCK: return CAIRN_OK;  // a block sees nothing of what is around it
+    case TMPL_N_BLOCK:
+      q->has_scoped_block = q->has_scoped_block || node->block->scoped;
+      // A block sees nothing of what is around it.
+      return q->into_blocks ? crn_tmpl_search_all(q, &node->block->body) : CAIRN_OK;
     default: return crn_tmpl_expression_children(node, search_child, q);
   }
 }

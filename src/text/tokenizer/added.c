@@ -125,8 +125,8 @@ static bool stands_alone(const char *text, size_t bytes, size_t begin, size_t en
   return true;
 }
 
-static size_t spaces_before(const char *text, size_t at) {
-  while (at) {
+static size_t spaces_before(const char *text, size_t at, size_t lowest) {
+  while (at > lowest) {
     size_t before = previous_char(text, at);
     uint32_t code;
     crn_code_at(text + before, &code);
@@ -153,7 +153,7 @@ static cairn_status add_stretch(const cairn_allocator *allocator, crn_stretch_ve
 
 cairn_status crn_added_split(const crn_added *added, const crn_trie *trie, const cairn_allocator *allocator, const char *text, size_t bytes,
                              crn_stretch_vec *out) {
-  size_t done = 0;
+  size_t done = 0, spaces_begin = SIZE_MAX, spaces_end = 0;
   out->size = 0;
   for (size_t at = 0; at < bytes && trie->nodes;) {
     int32_t index = -1;
@@ -167,10 +167,17 @@ cairn_status crn_added_split(const crn_added *added, const crn_trie *trie, const
     at = end;
     if (token->single_word && !stands_alone(text, bytes, begin, end)) continue;
     if (token->lstrip) {
-      begin = spaces_before(text, begin);
-      if (begin < done) begin = done;
+      // What the token before has taken already is not looked at again.
+      begin = begin > done ? spaces_before(text, begin, done) : done;
     }
-    if (token->rstrip) end = spaces_behind(text, bytes, end);
+    if (token->rstrip) {
+      // Tokens inside of the white space behind another one share its end, which is not searched for again.
+      if (end < spaces_begin || end > spaces_end) {
+        spaces_begin = end;
+        spaces_end = spaces_behind(text, bytes, end);
+      }
+      end = spaces_end;
+    }
     CRN_TRY(add_stretch(allocator, out, done, begin, -1));
     CRN_TRY(add_stretch(allocator, out, begin, end, index));
     done = end;

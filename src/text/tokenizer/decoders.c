@@ -63,6 +63,7 @@ static cairn_status replace_regex(crn_decoding *d, const crn_decoder *step, cons
     if (!found) break;
     CRN_TRY(crn_str_append(out, text + last, begin - last));
     CRN_TRY(crn_str_append(out, step->content.text, step->content.bytes));
+    CRN_TRY(crn_text_check_size(out->size));
     last = end;
   }
   return crn_str_append(out, text + last, bytes - last);

@@ -8,6 +8,7 @@ static cairn_status insert_everywhere(crn_str *out, const char *text, size_t byt
     size_t n = (size_t)crn_code_bytes((unsigned char)text[at]);
     CRN_TRY(crn_str_append(out, to, to_bytes));
     CRN_TRY(crn_str_append(out, text + at, n));
+    CRN_TRY(crn_text_check_size(out->size));
     at += n;
   }
   return crn_str_append(out, to, to_bytes);
@@ -19,6 +20,7 @@ cairn_status crn_replace_all(crn_str *out, const char *text, size_t bytes, crn_v
   for (const char *p; (p = memmem(text, (size_t)(end - text), from.text, from.bytes)) != NULL; text = p + from.bytes) {
     CRN_TRY(crn_str_append(out, text, (size_t)(p - text)));
     CRN_TRY(crn_str_append(out, to, to_bytes));
+    CRN_TRY(crn_text_check_size(out->size));
   }
   return crn_str_append(out, text, (size_t)(end - text));
 }

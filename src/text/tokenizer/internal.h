@@ -55,8 +55,23 @@ cairn_status crn_build_sequence(crn_build *build, const json_t *json, const char
 
 // --- vocabulary ------------------------------------------------------------------------------------------------------
 
+/// A text of the vocabulary. Two texts may have one id, which then decodes to the later one.
+typedef struct crn_vocab_entry {
+  const char *text;
+  uint32_t bytes;
+  int32_t id;
+} crn_vocab_entry;
+
+typedef struct crn_vocab_slot {
+  uint32_t hash;
+  int32_t entry;  ///< -1 = free
+} crn_vocab_slot;
+
 typedef struct crn_vocab {
-  crn_map ids;       ///< text -> id
+  crn_vocab_slot *slots;  ///< open hash from text to id
+  size_t n_slots;         ///< a power of two, more than twice the tokens
+  crn_vocab_entry *entries;
+  size_t n_entries;
   crn_view *tokens;  ///< by id; text NULL = no such id
   int32_t n_ids;     ///< largest id + 1
   size_t n_tokens;   ///< different texts
@@ -67,6 +82,8 @@ typedef struct crn_vocab {
 cairn_status crn_vocab_load_map(crn_build *build, const json_t *json);
 /// From n texts whose id is their index. Of equal texts the last one is found by text.
 cairn_status crn_vocab_load_list(crn_build *build, const crn_view *texts, size_t n);
+/// A trie over all texts; values are ids.
+cairn_status crn_vocab_trie(crn_build *build, crn_trie *trie);
 int32_t crn_vocab_id(const crn_vocab *vocab, const char *text, size_t bytes);
 
 // --- added tokens ----------------------------------------------------------------------------------------------------
@@ -133,6 +150,7 @@ typedef struct crn_word {
 /// Words met before in this call and the ids they got.
 typedef struct crn_word_cache {
   crn_word *slots;  ///< NULL until the first word
+  size_t n_slots;   ///< a power of two
   size_t n_words;
   crn_str texts;
   crn_i32_vec ids;
@@ -146,6 +164,7 @@ typedef struct crn_run {
   crn_match_vec matches;
   crn_stretch_vec outer, inner;
   crn_regex_room *room;
+  size_t input_bytes;  ///< of the text being encoded
   CRN_VEC(crn_symbol) symbols;
   CRN_VEC(crn_candidate) heap;
   CRN_VEC(crn_best) best;
@@ -227,6 +246,8 @@ typedef struct crn_model {
   double unk_score;
   const float *float_scores;  ///< SPM: by id
   crn_trie trie;              ///< Unigram
+  uint32_t prefix_node;       ///< WordPiece: where the prefix leads in the trie
+  bool has_prefixed;          ///< WordPiece: whether any token starts with the prefix
   size_t max_word_chars;      ///< WordPiece
 } crn_model;
 

@@ -129,6 +129,7 @@ static cairn_status replace(crn_run *run, crn_piece whole, const crn_normalizer 
     if (!found) break;
     CRN_TRY(crn_text_copy(&run->spare, &run->text, done, begin));
     CRN_TRY(insert(run, whole, end, n->content));
+    CRN_TRY(crn_text_check_size(run->spare.bytes.size));
     done = end;
   }
   return crn_text_copy(&run->spare, &run->text, done, whole.end);
@@ -212,6 +213,7 @@ cairn_status crn_normalizers_run(crn_run *run, uint32_t shift) {
     }
     CRN_TRY(run_one(run, begin_step(run, shift), &t->normalizers[i]));
     swap_texts(run);
+    CRN_TRY(crn_text_check_size(run->text.bytes.size));
   }
   return CAIRN_OK;
 }

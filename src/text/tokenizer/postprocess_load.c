@@ -19,6 +19,8 @@ static cairn_status check_id(const json_t *id, const char *where, int32_t *out) 
   return CAIRN_OK;
 }
 
+enum { LONGEST_TEMPLATE = 1024 };
+
 // --- templates ---------------------------------------------------------------------------------------------------------
 
 static cairn_status load_special(crn_build *build, const json_t *tokens, const char *name, const char *where, crn_template_part *part) {
@@ -26,6 +28,7 @@ static cairn_status load_special(crn_build *build, const json_t *tokens, const c
   int32_t *copy;
   if (!json_is_array(ids)) return CRN_FAIL(CORRUPT, "%s: 'special_tokens' has no ids for '%.80s'", where, name);
   part->n_ids = json_array_size(ids);
+  if (part->n_ids > LONGEST_TEMPLATE) return CRN_FAIL(UNSUPPORTED, "%s: '%.80s' has more than %d ids", where, name, LONGEST_TEMPLATE);
   CRN_TRY(crn_arena_array(&build->tokenizer->arena, part->n_ids, sizeof *copy, &copy));
   part->ids = copy;
   for (size_t i = 0; i < part->n_ids; i++) CRN_TRY(check_id(json_array_get(ids, i), where, &copy[i]));
@@ -57,6 +60,7 @@ static cairn_status load_parts(crn_build *build, const json_t *json, const char 
   if (!json_is_array(list)) return CRN_FAIL(CORRUPT, "%s: '%s' must be an array", where, pair ? "pair" : "single");
   if (!json_is_object(tokens)) return CRN_FAIL(CORRUPT, "%s: 'special_tokens' must be an object", where);
   size_t n = json_array_size(list);
+  if (n > LONGEST_TEMPLATE) return CRN_FAIL(UNSUPPORTED, "%s: a template of more than %d parts", where, LONGEST_TEMPLATE);
   CRN_TRY(crn_arena_array(&build->tokenizer->arena, n, sizeof *parts, &parts));
   for (size_t i = 0; i < n; i++) {
     CRN_TRY(load_part(build, json_array_get(list, i), tokens, where, pair, &parts[i]));

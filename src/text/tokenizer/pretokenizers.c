@@ -362,6 +362,7 @@ cairn_status crn_pretokenizers_run(crn_run *run) {
       default:
         CRN_TRY(split_pieces(run, step));
     }
+    CRN_TRY(crn_text_check_size(run->text.bytes.size));
   }
   return CAIRN_OK;
 }

@@ -65,6 +65,7 @@ static cairn_status encode_normalized(crn_run *run) {
 cairn_status crn_run_encode(crn_run *run, const char *text, size_t bytes, crn_i32_vec *ids) {
   const crn_added *added = &run->tokenizer->added;
   run->ids = ids;
+  run->input_bytes = bytes;
   CRN_TRY(crn_added_split(added, &added->plain, run->allocator, text, bytes, &run->outer));
   for (size_t i = 0; i < run->outer.size; i++) {
     crn_stretch s = run->outer.items[i];

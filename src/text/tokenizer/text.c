@@ -12,6 +12,11 @@ void crn_text_deinitialize(crn_text *text) {
   crn_str_deinitialize(&text->bytes);
 }
 
+cairn_status crn_text_check_size(size_t bytes) {
+  if (bytes <= CRN_MAX_TEXT_BYTES) return CAIRN_OK;
+  return CRN_FAIL(OUT_OF_RANGE, "a step made the text longer than %d bytes", CRN_MAX_TEXT_BYTES);
+}
+
 void crn_text_clear(crn_text *text) {
   crn_str_clear(&text->bytes);
   text->origins.size = 0;

@@ -52,6 +52,10 @@ cairn_status crn_rewrite_put(crn_rewrite *r, uint32_t code, int change);
 /// As crn_rewrite_put with the UTF-8 bytes of one character.
 cairn_status crn_rewrite_bytes(crn_rewrite *r, const char *bytes, size_t n, int change);
 
+enum { CRN_MAX_TEXT_BYTES = 1 << 28 };
+/// Steps may make a text longer; a chain of them must not be able to fill the memory. Errors: OUT_OF_RANGE.
+cairn_status crn_text_check_size(size_t bytes);
+
 /// Reads the code point at p of valid UTF-8 and returns its size.
 int crn_code_at(const char *p, uint32_t *out_code);
 /// Bytes of the character that starts with this byte.

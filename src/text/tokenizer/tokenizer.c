@@ -4,8 +4,6 @@
 
 #include "base/context.h"
 
-enum { MAX_TEXT_BYTES = 1 << 28 };
-
 // --- life ------------------------------------------------------------------------------------------------------------
 
 cairn_status crn_tokenizer_create_empty(cairn_context *context, cairn_tokenizer **out_tokenizer) {
@@ -16,7 +14,6 @@ cairn_status crn_tokenizer_create_empty(cairn_context *context, cairn_tokenizer 
   t->context = context;
   t->allocator = &context->allocator;
   crn_arena_initialize(&t->arena, t->allocator);
-  crn_map_initialize(&t->vocab.ids, t->allocator);
   crn_map_initialize(&t->added.by_content, t->allocator);
   *out_tokenizer = t;
   return CAIRN_OK;
@@ -29,7 +26,6 @@ void cairn_tokenizer_release(cairn_tokenizer *t) {
   cairn_context *context = t->context;
   for (size_t i = 0; i < t->regexes.size; i++) crn_regex_destroy(t->regexes.items[i]);
   crn_vec_free(t->allocator, &t->regexes);
-  crn_map_deinitialize(&t->vocab.ids);
   crn_map_deinitialize(&t->added.by_content);
   crn_arena_deinitialize(&t->arena);
   crn_free(&context->allocator, t, sizeof *t);
@@ -114,7 +110,7 @@ static cairn_status clean_utf8(const char *text, size_t bytes, crn_str *room, co
 static cairn_status encode_text(crn_run *run, const char *text, size_t bytes, int32_t type, crn_encoding_vec *encodings) {
   crn_str room;
   cairn_status status;
-  if (bytes > MAX_TEXT_BYTES) return CRN_FAIL(INVALID_ARGUMENT, "text of %zu bytes, at most %d expected", bytes, MAX_TEXT_BYTES);
+  if (bytes > CRN_MAX_TEXT_BYTES) return CRN_FAIL(INVALID_ARGUMENT, "text of %zu bytes, at most %d expected", bytes, CRN_MAX_TEXT_BYTES);
   if (!text && bytes) return CRN_FAIL(INVALID_ARGUMENT, "text is NULL");
   crn_str_initialize(&room, run->allocator);
   CRN_TRY_GOTO(crn_vec_push(run->allocator, encodings, ((crn_encoding){0})));

@@ -37,7 +37,7 @@ bool crn_heap_pop(crn_run *run, crn_candidate *out_candidate) {
 
 // --- words met before ------------------------------------------------------------------------------------------------
 
-enum { CACHE_SLOTS = 8192, CACHE_WORDS = CACHE_SLOTS / 2, LONGEST_WORD = 256 };
+enum { FEWEST_SLOTS = 256, MOST_SLOTS = 16384, LONGEST_WORD = 256 };
 
 static uint32_t hash_word(const char *text, size_t bytes) {
   uint32_t h = 2166136261u;
@@ -46,7 +46,7 @@ static uint32_t hash_word(const char *text, size_t bytes) {
 }
 
 static crn_word *find(const crn_word_cache *c, uint32_t hash, const char *text, size_t bytes) {
-  for (size_t i = hash % CACHE_SLOTS;; i = (i + 1) % CACHE_SLOTS) {
+  for (size_t i = hash & (c->n_slots - 1);; i = (i + 1) & (c->n_slots - 1)) {
     crn_word *w = &c->slots[i];
     if (!w->bytes) return w;
     if (w->hash == hash && w->bytes == bytes && !memcmp(c->texts.data + w->text, text, bytes)) return w;
@@ -64,13 +64,20 @@ cairn_status crn_word_cache_get(crn_run *run, const char *text, size_t bytes, bo
   return CAIRN_OK;
 }
 
+static cairn_status create_cache(crn_run *run) {
+  crn_word_cache *c = &run->cache;
+  // About as many slots as the text can have words; a short text should not pay for a large table.
+  c->n_slots = FEWEST_SLOTS;
+  while (c->n_slots < MOST_SLOTS && c->n_slots < run->input_bytes / 4) c->n_slots *= 2;
+  CRN_TRY(crn_alloc_array(run->allocator, c->n_slots, sizeof *c->slots, &c->slots));
+  crn_str_initialize(&c->texts, run->allocator);
+  return CAIRN_OK;
+}
+
 cairn_status crn_word_cache_put(crn_run *run, const char *text, size_t bytes, size_t first) {
   crn_word_cache *c = &run->cache;
-  if (!bytes || bytes > LONGEST_WORD || c->n_words >= CACHE_WORDS) return CAIRN_OK;
-  if (!c->slots) {
-    CRN_TRY(crn_alloc_array(run->allocator, CACHE_SLOTS, sizeof *c->slots, &c->slots));
-    crn_str_initialize(&c->texts, run->allocator);
-  }
+  if (!bytes || bytes > LONGEST_WORD || (c->slots && c->n_words >= c->n_slots / 2)) return CAIRN_OK;
+  if (!c->slots) CRN_TRY(create_cache(run));
   uint32_t hash = hash_word(text, bytes);
   size_t n = run->ids->size - first;
   crn_word fresh = {hash, (uint32_t)c->texts.size, (uint32_t)bytes, (uint32_t)c->ids.size, (uint32_t)n};
@@ -84,7 +91,7 @@ cairn_status crn_word_cache_put(crn_run *run, const char *text, size_t bytes, si
 void crn_word_cache_free(crn_run *run) {
   crn_word_cache *c = &run->cache;
   if (!c->slots) return;
-  crn_free(run->allocator, c->slots, CACHE_SLOTS * sizeof *c->slots);
+  crn_free(run->allocator, c->slots, c->n_slots * sizeof *c->slots);
   crn_str_deinitialize(&c->texts);
   crn_vec_free(run->allocator, &c->ids);
   c->slots = NULL;

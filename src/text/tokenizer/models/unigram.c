@@ -25,17 +25,6 @@ static cairn_status load_pieces(crn_build *build, const json_t *list, crn_view *
   return CAIRN_OK;
 }
 
-static cairn_status build_trie(crn_build *build) {
-  cairn_tokenizer *t = build->tokenizer;
-  size_t n = (size_t)t->vocab.n_ids;
-  crn_trie_key *keys;
-  CRN_TRY(crn_alloc_array(build->allocator, n, sizeof *keys, &keys));
-  for (size_t i = 0; i < n; i++) keys[i] = (crn_trie_key){t->vocab.tokens[i].text, (uint32_t)t->vocab.tokens[i].bytes, (int32_t)i};
-  cairn_status status = crn_trie_build(&t->model.trie, &t->arena, keys, n);
-  crn_free(build->allocator, keys, n * sizeof *keys);
-  return status;
-}
-
 static cairn_status load_unk_id(crn_build *build, const json_t *json, size_t n) {
   const json_t *v = json_object_get(json, "unk_id");
   if (!v || json_is_null(v)) return CAIRN_OK;
@@ -64,7 +53,7 @@ cairn_status crn_unigram_load(crn_build *build, const json_t *json) {
   m->scores = scores;
   m->unk_score = min - UNKNOWN_PENALTY;
   CRN_TRY_GOTO(crn_vocab_load_list(build, texts, n));
-  CRN_TRY_GOTO(build_trie(build));
+  CRN_TRY_GOTO(crn_vocab_trie(build, &m->trie));
   crn_model_find_bytes(t);
 done:
   crn_free(build->allocator, texts, n * sizeof *texts);

@@ -5,6 +5,14 @@
 
 #include "text/tokenizer/internal.h"
 
+static void find_prefix(crn_model *m) {
+  m->has_prefixed = true;
+  for (size_t i = 0; i < m->prefix.bytes && m->has_prefixed; i++) {
+    m->prefix_node = crn_trie_step(&m->trie, m->prefix_node, (unsigned char)m->prefix.text[i]);
+    m->has_prefixed = m->prefix_node != 0;
+  }
+}
+
 cairn_status crn_wordpiece_load(crn_build *build, const json_t *json) {
   cairn_tokenizer *t = build->tokenizer;
   crn_model *m = &t->model;
@@ -19,6 +27,8 @@ cairn_status crn_wordpiece_load(crn_build *build, const json_t *json) {
   m->max_word_chars = (size_t)longest;
   CRN_TRY(crn_vocab_load_map(build, json_object_get(json, "vocab")));
   m->unk_id = crn_vocab_id(&t->vocab, m->unk_token.text, m->unk_token.bytes);
+  CRN_TRY(crn_vocab_trie(build, &m->trie));
+  find_prefix(m);
   return CAIRN_OK;
 }
 
@@ -34,45 +44,33 @@ static size_t count_chars(const char *text, size_t bytes) {
   return n;
 }
 
-// Nothing longer than the longest entry can be found, so the search starts there.
-static size_t longest_end(const cairn_tokenizer *t, const char *text, size_t bytes, size_t start) {
-  size_t limit = (size_t)t->vocab.max_bytes;
-  if (bytes - start <= limit) return bytes;
-  size_t end = start + limit;
-  while (end > start && ((unsigned char)text[end] & 0xc0) == 0x80) end--;
-  return end;
-}
-
-static cairn_status find_piece(crn_run *run, const char *text, size_t bytes, size_t start, int32_t *out_id, size_t *out_end) {
-  const cairn_tokenizer *t = run->tokenizer;
-  size_t end = longest_end(t, text, bytes, start), prefix = start ? t->model.prefix.bytes : 0;
-  *out_id = -1;
-  crn_str_clear(&run->word);
-  CRN_TRY(crn_str_append(&run->word, t->model.prefix.text, prefix));
-  CRN_TRY(crn_str_append(&run->word, text + start, end - start));
-  while (end > start) {
-    *out_id = crn_vocab_id(&t->vocab, run->word.data, prefix + (end - start));
-    *out_end = end;
-    if (*out_id >= 0) return CAIRN_OK;
-    do end--;
-    while (((unsigned char)text[end] & 0xc0) == 0x80);
+/// The longest token that starts here. Behind the front of a word that is one with the prefix, so the search starts where
+/// the prefix leads.
+static int32_t find_piece(const crn_model *m, const char *text, size_t bytes, bool front, size_t *out_bytes) {
+  uint32_t node = front ? 0 : m->prefix_node;
+  int32_t id = -1;
+  if (!m->trie.nodes || (!front && !m->has_prefixed)) return -1;
+  for (size_t i = 0; i < bytes; i++) {
+    node = crn_trie_step(&m->trie, node, (unsigned char)text[i]);
+    if (!node) break;
+    if (m->trie.nodes[node].value < 0) continue;
+    id = m->trie.nodes[node].value;
+    *out_bytes = i + 1;
   }
-  return CAIRN_OK;
+  return id;
 }
 
 cairn_status crn_wordpiece_tokenize(crn_run *run, const char *text, size_t bytes) {
+  const crn_model *m = &run->tokenizer->model;
   size_t first = run->ids->size;
-  if (count_chars(text, bytes) > run->tokenizer->model.max_word_chars) return push_unknown(run);
-  for (size_t start = 0; start < bytes;) {
-    int32_t id;
-    size_t end;
-    CRN_TRY(find_piece(run, text, bytes, start, &id, &end));
+  if (count_chars(text, bytes) > m->max_word_chars) return push_unknown(run);
+  for (size_t start = 0, used; start < bytes; start += used) {
+    int32_t id = find_piece(m, text + start, bytes - start, start == 0, &used);
     if (id < 0) {
       run->ids->size = first;
       return push_unknown(run);
     }
     CRN_TRY(crn_run_push(run, id));
-    start = end;
   }
   return CAIRN_OK;
 }
