@@ -10,6 +10,8 @@ if(TARGET cairn)
   endforeach()
 endif()
 
+# The prefix is given relative to the file, so that an installation may be moved or staged.
+file(RELATIVE_PATH CAIRN_PC_TO_PREFIX "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
 configure_file(cmake/cairn.pc.in ${CMAKE_BINARY_DIR}/cairn.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/cairn.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

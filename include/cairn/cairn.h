@@ -1,4 +1,7 @@
 /// Everything of cairn in one include.
+///
+/// Rules of all headers: handles and out-pointers must not be NULL unless the text says that NULL is allowed (release,
+/// close and destroy take NULL). A failing call sets its out-handle to NULL. Names and texts are UTF-8.
 #ifndef CAIRN_CAIRN_H
 #define CAIRN_CAIRN_H
 

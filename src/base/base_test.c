@@ -1,4 +1,5 @@
 // Unit tests of the base layer.
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -168,6 +170,27 @@ static void test_files(void **state) {
   assert_string_equal(text.data, "hello");
   crn_str_deinitialize(&text);
   assert_int_equal(crn_file_create("/nonexistent/x", &w), CAIRN_NOT_FOUND);
+  // A symbolic link stays one; its target is replaced. A FIFO stays a FIFO and gets the bytes.
+  char link[80], fifo[80], seen[8] = "";
+  snprintf(link, sizeof link, "%s/link", folder);
+  snprintf(fifo, sizeof fifo, "%s/fifo", folder);
+  assert_int_equal(symlink(path, link), 0);
+  assert_int_equal(crn_file_replace(link, "new", 3), CAIRN_OK);
+  struct stat st;
+  assert_int_equal(lstat(link, &st), 0);
+  assert_true(S_ISLNK(st.st_mode));
+  assert_int_equal(crn_file_map_open(path, &map), CAIRN_OK);
+  assert_int_equal(map.bytes, 3);
+  crn_file_map_close(&map);
+  assert_int_equal(mkfifo(fifo, 0600), 0);
+  int reader = open(fifo, O_RDONLY | O_NONBLOCK);
+  assert_int_equal(crn_file_replace(fifo, "pipe", 4), CAIRN_OK);
+  assert_int_equal(read(reader, seen, sizeof seen), 4);
+  close(reader);
+  assert_int_equal(lstat(fifo, &st), 0);
+  assert_true(S_ISFIFO(st.st_mode));
+  assert_int_equal(crn_file_replace(deep, "x", 1), CAIRN_IO);
+  assert_int_equal(crn_file_replace("", "x", 1), CAIRN_INVALID_ARGUMENT);
   unsigned char digest[CRN_SHA256_BYTES];
   assert_int_equal(crn_sha256("abc", 3, digest), CAIRN_OK);
   assert_int_equal(digest[0], 0xba);
@@ -268,11 +291,31 @@ static void test_context(void **state) {
   (void)crn_cpu_bits();
 }
 
+static void check_setting(const char *name, const char *bad, const char *good) {
+  cairn_context *c;
+  setenv(name, bad, 1);
+  assert_int_equal(cairn_context_create(NULL, &c), CAIRN_INVALID_ARGUMENT);
+  assert_true(crn_starts_with(cairn_last_error()->message, name));
+  setenv(name, good, 1);
+  assert_int_equal(cairn_context_create(NULL, &c), CAIRN_OK);
+  cairn_context_release(c);
+  unsetenv(name);
+}
+
+static void test_environment(void **state) {
+  (void)state;
+  check_setting("CAIRN_THREADS", "0", "3");
+  check_setting("CAIRN_THREADS", "two", "1");
+  check_setting("CAIRN_THREADS", "1000", "");
+  check_setting("CAIRN_LOG", "loud", "off");
+  check_setting("CAIRN_CPU_MASK", "avx2,sse9", "scalar");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_status),      cmocka_unit_test(test_checked), cmocka_unit_test(test_arena),
-      cmocka_unit_test(test_map_and_vec), cmocka_unit_test(test_text),    cmocka_unit_test(test_files),
-      cmocka_unit_test(test_json),        cmocka_unit_test(test_pool),    cmocka_unit_test(test_context),
+      cmocka_unit_test(test_status),  cmocka_unit_test(test_checked),     cmocka_unit_test(test_arena), cmocka_unit_test(test_map_and_vec),
+      cmocka_unit_test(test_text),    cmocka_unit_test(test_files),       cmocka_unit_test(test_json),  cmocka_unit_test(test_pool),
+      cmocka_unit_test(test_context), cmocka_unit_test(test_environment),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,24 +5,46 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cpu.h"
 #include "base/log.h"
 
 const char *cairn_version(void) { return CAIRN_VERSION; }
 
-static cairn_log_level level_from_environment(void) {
-  const char *text = getenv("CAIRN_LOG");
-  static const char *const names[] = {"off", "warning", "info", "debug"};
-  for (int i = 0; text && i < 4; i++) {
-    if (!strcmp(text, names[i])) return (cairn_log_level)i;
+enum { MAX_THREADS = 256 };
+
+static const char *const g_levels[] = {"off", "warning", "info", "debug"};
+
+static int level_of(const char *text) {
+  for (int i = 0; i < 4; i++) {
+    if (!strcmp(text, g_levels[i])) return i;
   }
-  return CAIRN_LOG_WARNING;
+  return -1;
 }
 
-static int threads_from_environment(void) {
+static cairn_log_level level_from_environment(void) {
+  const char *text = getenv("CAIRN_LOG");
+  int level = text && *text ? level_of(text) : -1;
+  return level < 0 ? CAIRN_LOG_WARNING : (cairn_log_level)level;
+}
+
+static cairn_status threads_from_environment(int *out_threads) {
   const char *text = getenv("CAIRN_THREADS");
   char *end;
-  long n = text ? strtol(text, &end, 10) : 0;
-  return text && *text && !*end && n > 0 && n <= 256 ? (int)n : crn_usable_cores();
+  *out_threads = crn_usable_cores();
+  if (!text || !*text) return CAIRN_OK;
+  long n = strtol(text, &end, 10);
+  if (*end || n < 1 || n > MAX_THREADS)
+    return CRN_FAIL(INVALID_ARGUMENT, "CAIRN_THREADS is '%s', a number from 1 to %d expected", text, MAX_THREADS);
+  *out_threads = (int)n;
+  return CAIRN_OK;
+}
+
+// A setting that is misspelt must not be taken for one that is absent.
+static cairn_status check_environment(void) {
+  const char *text = getenv("CAIRN_LOG");
+  if (text && *text && level_of(text) < 0)
+    return CRN_FAIL(INVALID_ARGUMENT, "CAIRN_LOG is '%s'; off, warning, info or debug expected", text);
+  return crn_cpu_check_mask();
 }
 
 void cairn_context_options_initialize(cairn_context_options *options) {
@@ -39,6 +61,9 @@ cairn_status cairn_context_create(const cairn_context_options *options, cairn_co
   const cairn_allocator *a = options->allocator ? options->allocator : crn_default_allocator();
   if (!a->alloc || !a->free) return CRN_FAIL(INVALID_ARGUMENT, "an allocator needs both alloc and free");
   if (options->n_threads < 0) return CRN_FAIL(INVALID_ARGUMENT, "%d threads asked for, 0 (automatic) or more expected", options->n_threads);
+  int n_threads = options->n_threads;
+  CRN_TRY(check_environment());
+  if (!n_threads) CRN_TRY(threads_from_environment(&n_threads));
   cairn_context *c;
   CRN_TRY(crn_alloc_zero(a, sizeof *c, &c));
   atomic_init(&c->references, 1);
@@ -46,7 +71,7 @@ cairn_status cairn_context_create(const cairn_context_options *options, cairn_co
   c->log_level = options->log_level;
   c->log = options->log;
   c->log_user = options->log_user;
-  cairn_status status = crn_pool_create(&c->allocator, options->n_threads ? options->n_threads : threads_from_environment(), &c->pool);
+  cairn_status status = crn_pool_create(&c->allocator, n_threads, &c->pool);
   if (status != CAIRN_OK) {
     crn_free(a, c, sizeof *c);
     return status;

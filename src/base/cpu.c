@@ -41,26 +41,50 @@ static uint64_t detect(void) {
   return bits;
 }
 
-static uint64_t mask_from_environment(void) {
-  const char *text = getenv("CAIRN_CPU_MASK");
-  if (!text || !*text) return ~(uint64_t)0;
-  static const struct {
-    const char *name;
-    uint64_t bit;
-  } features[] = {
+static const struct {
+  const char *name;
+  uint64_t bit;
+} g_features[] = {
 #define FEATURE(name, bit, text) {text, CRN_CPU_##name},
-      CRN_CPU_LIST(FEATURE)
+    CRN_CPU_LIST(FEATURE)
 #undef FEATURE
-  };
+        {"scalar", 0},
+};
+
+enum { N_FEATURES = sizeof g_features / sizeof *g_features };
+
+// The features a comma list names. `out_unknown` receives the first word that is none, with its length.
+static uint64_t parse_mask(const char *text, const char **out_unknown, size_t *out_bytes) {
   uint64_t mask = 0;
+  *out_unknown = NULL;
   for (const char *p = text; *p;) {
-    size_t n = strcspn(p, ",");
-    for (size_t i = 0; i < sizeof features / sizeof *features; i++) {
-      if (strlen(features[i].name) == n && !memcmp(p, features[i].name, n)) mask |= features[i].bit;
+    size_t n = strcspn(p, ","), i = 0;
+    while (i < N_FEATURES && (strlen(g_features[i].name) != n || memcmp(p, g_features[i].name, n) != 0)) i++;
+    if (i < N_FEATURES) {
+      mask |= g_features[i].bit;
+    } else if (!*out_unknown) {
+      *out_unknown = p;
+      *out_bytes = n;
     }
     p += n + (p[n] == ',');
   }
   return mask;
+}
+
+static uint64_t mask_from_environment(void) {
+  const char *text = getenv("CAIRN_CPU_MASK"), *unknown;
+  size_t n;
+  return text && *text ? parse_mask(text, &unknown, &n) : ~(uint64_t)0;
+}
+
+cairn_status crn_cpu_check_mask(void) {
+  const char *text = getenv("CAIRN_CPU_MASK"), *unknown = NULL;
+  size_t n = 0;
+  if (text && *text) parse_mask(text, &unknown, &n);
+  if (!unknown) return CAIRN_OK;
+  return CRN_FAIL(INVALID_ARGUMENT,
+                  "CAIRN_CPU_MASK names '%.*s'; scalar, avx2, avx512, avx512vnni, avx512bf16, neon, dotprod, i8mm are known", (int)n,
+                  unknown);
 }
 
 static uint64_t g_bits;

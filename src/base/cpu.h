@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "base/status.h"
+
 #define CRN_CPU_LIST(X)                          \
   X(AVX2, 0, "avx2")     /* with FMA and F16C */ \
   X(AVX512, 1, "avx512") /* F, BW, DQ, VL */     \
@@ -21,5 +23,8 @@ enum {
 
 /// Detected features that the mask allows. Thread: safe; the environment is read at the first call.
 uint64_t crn_cpu_bits(void);
+
+/// Errors: INVALID_ARGUMENT when CAIRN_CPU_MASK holds a word that is no feature.
+cairn_status crn_cpu_check_mask(void);
 
 #endif

@@ -112,22 +112,39 @@ cairn_status crn_path_join(crn_str *out, const char *directory, const char *name
   return crn_str_puts(out, name);
 }
 
+// Opens a temporary file beside the target with the permissions a new file would get.
+static cairn_status open_temporary(crn_file_writer *w) {
+  CRN_TRY(crn_str_printf(&w->temporary, "%s.tmp-XXXXXX", w->path.data));
+  w->fd = mkstemp(w->temporary.data);
+  if (w->fd < 0) return io_failure("create", w->path.data);
+  mode_t mask = umask(0);
+  umask(mask);
+  fchmod(w->fd, 0666 & ~mask);
+  return CAIRN_OK;
+}
+
+static cairn_status open_target(crn_file_writer *w, const char *path) {
+  struct stat st;
+  if (!*path) return CRN_FAIL(INVALID_ARGUMENT, "the name of the file to write is empty");
+  if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+    if (S_ISDIR(st.st_mode)) return CRN_FAIL(IO, "'%s' is a directory, a file is to be written", path);
+    w->is_direct = true;
+    CRN_TRY(crn_str_puts(&w->path, path));
+    w->fd = open(path, O_WRONLY | O_CLOEXEC);
+    return w->fd < 0 ? io_failure("open", path) : CAIRN_OK;
+  }
+  char *real = realpath(path, NULL);
+  cairn_status status = crn_str_puts(&w->path, real ? real : path);
+  free(real);
+  return status == CAIRN_OK ? open_temporary(w) : status;
+}
+
 cairn_status crn_file_create(const char *path, crn_file_writer *w) {
   w->fd = -1;
+  w->is_direct = false;
   crn_str_initialize(&w->path, NULL);
   crn_str_initialize(&w->temporary, NULL);
-  cairn_status status = crn_str_puts(&w->path, path);
-  if (status == CAIRN_OK) status = crn_str_printf(&w->temporary, "%s.tmp-XXXXXX", path);
-  if (status == CAIRN_OK) {
-    w->fd = mkstemp(w->temporary.data);
-    if (w->fd < 0) {
-      status = io_failure("create", path);
-    } else {
-      mode_t mask = umask(0);
-      umask(mask);
-      fchmod(w->fd, 0666 & ~mask);
-    }
-  }
+  cairn_status status = open_target(w, path);
   if (status != CAIRN_OK) {
     crn_str_deinitialize(&w->path);
     crn_str_deinitialize(&w->temporary);
@@ -148,7 +165,7 @@ cairn_status crn_file_write(crn_file_writer *w, const void *data, size_t bytes) 
 
 static void finish(crn_file_writer *w, bool keep) {
   if (w->fd >= 0) close(w->fd);
-  if (!keep) unlink(w->temporary.data);
+  if (!keep && !w->is_direct) unlink(w->temporary.data);
   crn_str_deinitialize(&w->path);
   crn_str_deinitialize(&w->temporary);
   w->fd = -1;
@@ -156,8 +173,8 @@ static void finish(crn_file_writer *w, bool keep) {
 
 cairn_status crn_file_commit(crn_file_writer *w) {
   cairn_status status = CAIRN_OK;
-  if (fsync(w->fd) && errno != EINVAL && errno != ENOTSUP) status = io_failure("flush", w->path.data);
-  if (status == CAIRN_OK && rename(w->temporary.data, w->path.data)) status = io_failure("rename to", w->path.data);
+  if (!w->is_direct && fsync(w->fd) && errno != EINVAL && errno != ENOTSUP) status = io_failure("flush", w->path.data);
+  if (status == CAIRN_OK && !w->is_direct && rename(w->temporary.data, w->path.data)) status = io_failure("rename to", w->path.data);
   finish(w, status == CAIRN_OK);
   return status;
 }

@@ -29,9 +29,11 @@ cairn_status crn_make_directories(const char *path);
 cairn_status crn_path_join(crn_str *out, const char *directory, const char *name);
 
 /// A file written under a temporary name beside its target. Either crn_file_commit renames it over the target, or
-/// crn_file_discard removes it; one of both must be called.
+/// crn_file_discard removes it; one of both must be called. A symbolic link is followed, so that its target is replaced.
+/// What is no regular file (a pipe, a terminal, /dev/null) is written directly: there is nothing to replace.
 typedef struct crn_file_writer {
   int fd;
+  bool is_direct;
   crn_str path, temporary;
 } crn_file_writer;
 

@@ -258,7 +258,7 @@ cairn_status crn_run_plan(crn_workspace *w, const crn_trace *trace) {
     if (status == CAIRN_OK && trace->fn && makes_results(s, i != at)) status = report(w, s, trace, now_seconds() - start);
     if (status == CAIRN_OK) status = s->kind == CRN_STEP_COMPOSITE ? CAIRN_OK : follow_jump(w, s, &i);
     if (status != CAIRN_OK) {
-      return crn_note(status, "step %u, %s%s%s", at, step_name(s), *s->op->location ? " at " : "", s->op->location);
+      return crn_note(status, "operation %u, %s%s%s", at, step_name(s), *s->op->location ? " at " : "", s->op->location);
     }
     release_slots(w, s);
     // Behind a composite that ran directly stands the END of its body, which holds the releases for both ways.

@@ -85,7 +85,8 @@ cairn_status crn_run_update_in_place(crn_workspace *w, const crn_step *s, crn_ke
   if (buffer->is_state ? s->state == CRN_NO_STATE || buffer != &w->states[s->state].buffer : !crn_tensor_is_contiguous(&base->tensor))
     return CAIRN_OK;
   crn_tensor target = base->tensor, window;
-  CRN_TRY(crn_ref_slice_window(args, &target, &window));
+  cairn_status status = crn_ref_slice_window(args, &target, &window);
+  if (status != CAIRN_OK) return buffer->is_state ? crn_note(status, "updating state '%s'", w->plan->states[s->state].name) : status;
   const crn_tensor *update = &args->operands[4];
   crn_tensor_copy(update, &window);
   if (buffer->is_state) w->bytes_written += (int64_t)tensor_bytes(&window);
