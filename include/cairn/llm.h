@@ -24,13 +24,14 @@ typedef struct cairn_llm_options {
   /// Rows of the cache: all of them for "fixed" (default: the context), the first ones for "growing" (default 256). 0 = default.
   int64_t kv_capacity;
   /// Prompts longer than this are run in pieces of this length. 0 = pieces of 512 for prompts longer than 1024 (or than
-  /// CAIRN_CHUNK_THRESHOLD / COREAI_CHUNK_THRESHOLD, when that is a positive number).
+  /// CAIRN_CHUNK_THRESHOLD / COREAI_CHUNK_THRESHOLD, when that is a positive number; for the first, else there is a warning).
   int64_t prefill_chunk;
   /// Tokens a sequence may have. 0 = what the model says. A larger number than the model says is refused.
   int64_t max_context;
   /// A metadata vocab_size that differs from the width of the logits is a warning instead of an error.
   bool allow_vocab_mismatch;
-  const char *tokenizer;             ///< folder or file of a tokenizer to use instead of the model's own; NULL = own
+  /// Tokenizer to use instead of the model's own: its folder or file, or a bundle with a folder tokenizer/. NULL = own.
+  const char *tokenizer;
   const cairn_model_options *model;  ///< NULL = defaults
 } cairn_llm_options;
 
@@ -38,7 +39,8 @@ typedef struct cairn_llm_options {
 typedef struct cairn_llm cairn_llm;
 
 /// Opens a model for text generation. `path` is a bundle folder, an `.aimodel` folder (no tokenizer, no metadata: raw
-/// tokens only) or a `.gguf` file. A tokenizer that is missing or unusable does not fail the call: see cairn_llm_has_text.
+/// tokens only) or a `.gguf` file. A tokenizer that is missing or unusable does not fail the call (see cairn_llm_has_text),
+/// unless the options name it.
 /// Errors: NOT_FOUND, CORRUPT, INCOMPATIBLE, UNSUPPORTED (naming the engine, KV strategy, kind or contract), OUT_OF_MEMORY.
 CAIRN_API cairn_status cairn_llm_open(cairn_context *context, const char *path, const cairn_llm_options *options, cairn_llm **out_llm);
 CAIRN_API void cairn_llm_close(cairn_llm *llm);

@@ -192,9 +192,7 @@ static int run_chat(crn_tool *t, const void *values) {
   int code = crn_generation_check(t, &c.o->generation);
   if (code != TOOL_CONTINUE) return code;
   crn_str_initialize(&c.messages, NULL);
-  cairn_status status = crn_generation_open(t, t->positionals[0], &c.o->generation, &c.llm);
-  if (status == CAIRN_OK) status = cairn_llm_has_text(c.llm);
-  if (status == CAIRN_OK) status = cairn_llm_has_template(c.llm);
+  cairn_status status = crn_generation_open(t, t->positionals[0], &c.o->generation, CRN_NEED_CHAT, &c.llm);
   if (status == CAIRN_OK) status = start_over(&c);
   if (status == CAIRN_OK) {
     cairn_llm_info info;

@@ -4,6 +4,7 @@
 #include "tools/commands.h"
 #include "tools/generation.h"
 #include "tools/logits.h"
+#include "tools/outputs.h"
 #include "tools/text_source.h"
 
 typedef struct generate_options {
@@ -123,6 +124,18 @@ static cairn_status read_prompt(crn_tool *t, const generate_options *o, generate
   return CAIRN_OK;
 }
 
+// Where the logits go is checked before anything large is read or computed.
+static cairn_status check_output(crn_tool *t, const generate_options *o) {
+  const char *model = NULL;
+  if (!o->logits) return CAIRN_OK;
+  CRN_TRY(crn_source_locate(t, t->positionals[0], NULL, &model));
+  CRN_TRY(crn_output_check_file("--logits", o->logits));
+  CRN_TRY(crn_output_check_apart("--logits", o->logits, o->prompt_file));
+  CRN_TRY(crn_output_check_apart("--logits", o->logits, o->raw_tokens));
+  CRN_TRY(crn_output_check_apart("--logits", o->logits, o->force));
+  return crn_output_check_apart("--logits", o->logits, model);
+}
+
 static void set_callbacks(crn_tool *t, const generate_options *o, generate_job *job) {
   cairn_generate_options *g = &job->options;
   crn_generation_fill(&o->generation, g);
@@ -167,7 +180,9 @@ static int run_generate(crn_tool *t, const void *values) {
   if (code != TOOL_CONTINUE) return code;
   crn_str_initialize(&job.text, NULL);
   cairn_status status = read_prompt(t, o, &job);
-  if (status == CAIRN_OK) status = crn_generation_open(t, t->positionals[0], &o->generation, &job.llm);
+  if (status == CAIRN_OK) status = check_output(t, o);
+  if (status == CAIRN_OK)
+    status = crn_generation_open(t, t->positionals[0], &o->generation, o->raw_tokens ? CRN_NEED_IDS : CRN_NEED_TEXT, &job.llm);
   if (status != CAIRN_OK) {
     code = crn_tool_fail(t);
   } else {

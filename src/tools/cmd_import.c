@@ -46,9 +46,10 @@ static int run_import(crn_tool *t, const void *values) {
   crn_import_report report;
   if (o->check && o->output) return crn_tool_usage_error(t, "--check writes nothing; leave -o out");
   if (o->output) {
-    (void)CRN_FAIL(UNSUPPORTED,
-             "-o: this version cannot write .aimodel files yet. Imported models run directly: give the file itself to cairn generate, "
-             "chat, run or inspect");
+    (void)CRN_FAIL(
+        UNSUPPORTED,
+        "-o: this version cannot write .aimodel files yet. Imported models run directly: give the file itself to cairn generate, "
+        "chat, run or inspect");
     return crn_tool_fail(t);
   }
   if (crn_tool_open_context(t) != CAIRN_OK || crn_source_locate(t, t->positionals[0], NULL, &path) != CAIRN_OK) return crn_tool_fail(t);

@@ -4,6 +4,7 @@
 #include "tools/commands.h"
 #include "tools/facts.h"
 #include "tools/inspect.h"
+#include "tools/outputs.h"
 #include "tools/source.h"
 
 #define GROUP_WHAT "What to show"
@@ -72,6 +73,7 @@ static int run_inspect(crn_tool *t, const void *values) {
     status =
         CRN_FAIL(UNSUPPORTED, "--plan: this version runs the stored program operation by operation; there is no specialized plan to show");
   if (status == CAIRN_OK) status = crn_source_find(t, t->positionals[0], NULL, &source);
+  if (status == CAIRN_OK) status = crn_output_check_file("--save-contract", o->save_contract);
   if (status == CAIRN_OK) {
     // An asset keeps its warnings, and they are part of what is shown.
     t->mute_log = source.kind != CRN_SOURCE_FILE && !o->save_contract && !o->expect;

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "tools/commands.h"
+#include "tools/outputs.h"
 #include "tools/runner.h"
 #include "tools/text_source.h"
 
@@ -172,6 +173,10 @@ static cairn_status open_model(crn_runner *r) {
   if (status == CAIRN_OK && !crn_file_exists(source.path)) status = CRN_FAIL(NOT_FOUND, "Model '%s' not found", o->model);
   CRN_TRY(status);
   CRN_TRY(crn_source_find(r->t, o->model, NULL, &source));
+  CRN_TRY(crn_output_check_file("--save-logits", o->save_logits));
+  CRN_TRY(crn_output_check_apart("--save-logits", o->save_logits, source.path));
+  CRN_TRY(crn_output_check_apart("--save-logits", o->save_logits, o->prompt_file));
+  CRN_TRY(crn_output_check_apart("--save-logits", o->save_logits, o->raw_tokens));
   if (o->clear_cache) say(r, "Cleared specialization cache for %s (0 component(s))\n", o->model);
   CRN_TRY(check_media(r, &source));
   if (o->json_schema) return CRN_FAIL(UNSUPPORTED, "--json-schema: this version has no guided generation yet");
@@ -183,15 +188,17 @@ static cairn_status open_model(crn_runner *r) {
   bool fixed = crn_starts_with(o->kv, "fixed");
   cairn_llm_options options = {.engine = o->engine, .kv = fixed ? "fixed" : o->kv, .kv_capacity = o->kv_capacity.value};
   say(r, "⏳ Preparing AI asset from source...");
+  crn_tool_hold_log(r->t);
   status = cairn_llm_open(r->t->context, source.path, &options, &r->llm);
   if (status != CAIRN_OK) {
     say(r, "\n");
+    crn_tool_release_log(r->t, status);
     return status;
   }
   cairn_llm_info info;
   cairn_llm_describe(r->llm, &info);
   say(r, " done in %.3fs\n", info.load_seconds);
-  return CAIRN_OK;
+  return crn_generation_check_need(r->t, r->llm, o->raw_tokens ? CRN_NEED_IDS : CRN_NEED_TEXT);
 }
 
 static cairn_status warm_up(crn_runner *r) {

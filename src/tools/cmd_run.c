@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "tools/commands.h"
+#include "tools/outputs.h"
 #include "tools/run.h"
 #include "tools/source.h"
 
@@ -113,6 +114,34 @@ typedef struct run_job {
   crn_run_timing timing;
 } run_job;
 
+static int check_shapes(crn_tool *t, const crn_run_options *o) {
+  int64_t shape[CAIRN_MAX_RANK];
+  int rank;
+  for (int i = 0; i < o->state_shapes.n; i++) {
+    const char *text = o->state_shapes.items[i];
+    const char *problem = strchr(text, '=') ? "" : " =DIMS is missing;";
+    if (!crn_run_parse_shape(text, shape, &rank))
+      return crn_tool_usage_error(t, "--state-shape %s:%s a shape is written NAME=2,1,8,64 with up to %d dims", text, problem,
+                                  CAIRN_MAX_RANK);
+  }
+  return TOOL_CONTINUE;
+}
+
+// Places to write to are checked before the work, and nothing that is read may be written over.
+static cairn_status check_outputs(const crn_run_options *o, const char *model) {
+  const struct {
+    const char *option, *path;
+    bool is_file;
+  } outputs[] = {{"--out", o->out, true}, {"--npy-dir", o->npy_dir, false}, {"--dump-intermediates", o->dump, false}};
+  for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
+    const char *option = outputs[i].option, *path = outputs[i].path;
+    CRN_TRY(outputs[i].is_file ? crn_output_check_file(option, path) : crn_output_check_directory(option, path));
+    CRN_TRY(crn_output_check_apart(option, path, o->io));
+    CRN_TRY(crn_output_check_apart(option, path, model));
+  }
+  return CAIRN_OK;
+}
+
 static cairn_status open_model(run_job *job) {
   crn_source source;
   cairn_model_options options = {.strict_hash = job->o->strict_hash, .progress = crn_tool_progress_callback, .progress_user = job->t};
@@ -122,6 +151,7 @@ static cairn_status open_model(run_job *job) {
     options.trace_user = &job->watch;
   }
   CRN_TRY(crn_source_find(job->t, job->t->positionals[0], NULL, &source));
+  CRN_TRY(check_outputs(job->o, source.path));
   double start = crn_tool_now();
   CRN_TRY(crn_source_load(job->t, &source, job->o->component, &options, &job->model));
   job->timing.load_s = crn_tool_now() - start;
@@ -208,6 +238,8 @@ static void release(run_job *job) {
 
 static int run_run(crn_tool *t, const void *values) {
   const crn_run_options *o = values;
+  int code = check_shapes(t, o);
+  if (code != TOOL_CONTINUE) return code;
   run_job job = {.t = t,
                  .o = o,
                  .results.t = t,
@@ -219,7 +251,7 @@ static int run_run(crn_tool *t, const void *values) {
   if (status == CAIRN_OK) status = prepare(&job);
   if (status == CAIRN_OK) status = run_steps(&job);
   if (status == CAIRN_OK) status = report(&job);
-  int code = crn_tool_result(t, status);
+  code = crn_tool_result(t, status);
   release(&job);
   return crn_tool_flush(t, code);
 }

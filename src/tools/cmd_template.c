@@ -44,6 +44,8 @@ static cairn_status make_variables(const json_t *input, const crn_template_sourc
     if (!json_is_object(variables)) return CRN_FAIL(CORRUPT, "'variables' must be an object");
     if (json_object_update(all, variables)) return out_of_memory();
   }
+  if (!json_is_array(json_object_get(all, "messages")))
+    return CRN_FAIL(INVALID_ARGUMENT, "'messages' must be an array: {\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}");
   return CAIRN_OK;
 }
 

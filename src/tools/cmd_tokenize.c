@@ -148,23 +148,68 @@ static cairn_status read_input(const crn_tool *t, const tokenize_options *o, crn
   return CAIRN_OK;
 }
 
-// Ids separated by anything that is no digit and no sign: "1 2", "[1, 2]", one a line.
-static cairn_status parse_ids(const char *text, crn_arena *arena, int32_t **out_ids, size_t *out_n) {
-  static const char separators[] = " \t\r\n,;[]";
+static const char g_id_separators[] = " \t\r\n,;[]";
+
+// One id of `n` bytes; false when the text is none. Ids are 0 or more.
+static bool parse_id(const char *text, size_t n, int32_t *out) {
+  char number[16];
+  int64_t id;
+  if (n >= sizeof number) return false;
+  memcpy(number, text, n);
+  number[n] = 0;
+  if (!crn_tool_parse_integer(number, &id) || id < 0 || id > INT32_MAX) return false;
+  *out = (int32_t)id;
+  return true;
+}
+
+// The first word of `text` that is no id, with its length; NULL when all are. Ids (as many as `text` has words) go to `out`
+// unless that is NULL.
+static const char *parse_ids(const char *text, int32_t *out, size_t *out_n, size_t *out_bytes) {
   *out_n = 0;
-  CRN_TRY(crn_arena_array(arena, strlen(text) / 2 + 1, sizeof **out_ids, out_ids));
-  for (const char *p = text + strspn(text, separators); *p; p += strspn(p, separators)) {
-    char number[16];
-    int64_t id;
-    size_t n = strcspn(p, separators);
-    if (n < sizeof number) memcpy(number, p, n);
-    number[n < sizeof number ? n : 0] = 0;
-    if (!crn_tool_parse_integer(number, &id) || id < INT32_MIN || id > INT32_MAX)
-      return CRN_FAIL(INVALID_ARGUMENT, "'%.*s' is no token id", n < 64 ? (int)n : 64, p);
-    (*out_ids)[(*out_n)++] = (int32_t)id;
-    p += n;
+  for (const char *p = text + strspn(text, g_id_separators); *p; p += strspn(p, g_id_separators)) {
+    int32_t id;
+    *out_bytes = strcspn(p, g_id_separators);
+    if (!parse_id(p, *out_bytes, &id)) return p;
+    if (out) out[*out_n] = id;
+    ++*out_n;
+    p += *out_bytes;
   }
-  return CAIRN_OK;
+  return NULL;
+}
+
+static int shown(size_t bytes) { return bytes < 64 ? (int)bytes : 64; }
+
+#define NO_TOKEN_ID "is no token id; ids are 0 or more"
+
+// Ids separated by spaces, commas, brackets or line ends: "1 2", "[1, 2]", one a line.
+static cairn_status read_ids(const char *text, crn_arena *arena, int32_t **out_ids, size_t *out_n) {
+  size_t bytes;
+  CRN_TRY(crn_arena_array(arena, strlen(text) / 2 + 1, sizeof **out_ids, out_ids));
+  const char *bad = parse_ids(text, *out_ids, out_n, &bytes);
+  return bad ? CRN_FAIL(INVALID_ARGUMENT, "'%.*s' " NO_TOKEN_ID, shown(bytes), bad) : CAIRN_OK;
+}
+
+// Ids among the arguments that are none are bad usage, told before the tokenizer is read.
+static int check_ids(crn_tool *t) {
+  size_t n, bytes;
+  for (int i = 1; i < t->n_positionals; i++) {
+    const char *bad = parse_ids(t->positionals[i], NULL, &n, &bytes);
+    if (bad) return crn_tool_usage_error(t, "'%.*s' " NO_TOKEN_ID, shown(bytes), bad);
+  }
+  return TOOL_CONTINUE;
+}
+
+// Ids the tokenizer does not know give no text, which should not go unnoticed.
+static void note_unknown(crn_tool *t, const cairn_tokenizer *tokenizer, const int32_t *ids, size_t n) {
+  size_t n_unknown = 0;
+  int32_t first = 0;
+  for (size_t i = n; i-- > 0;) {
+    if (cairn_tokenizer_token(tokenizer, ids[i])) continue;
+    first = ids[i];
+    n_unknown++;
+  }
+  if (n_unknown == 1) crn_tool_note(t, "note: id %d is not in the vocabulary and gives no text", (int)first);
+  if (n_unknown > 1) crn_tool_note(t, "note: %zu ids are not in the vocabulary and give no text, the first is %d", n_unknown, (int)first);
 }
 
 static cairn_status print_json(const cairn_tokenizer *tokenizer, const int32_t *ids, size_t n, const char *text, size_t bytes) {
@@ -207,7 +252,8 @@ static cairn_status convert_text(crn_tool *t, const cairn_tokenizer *tokenizer, 
   cairn_status status;
   CRN_TRY_GOTO(read_input(t, o, &in));
   if (o->decode) {
-    CRN_TRY_GOTO(parse_ids(in.data, t->arena, &ids, &n));
+    CRN_TRY_GOTO(read_ids(in.data, t->arena, &ids, &n));
+    note_unknown(t, tokenizer, ids, n);
     CRN_TRY_GOTO(crn_tool_decode(tokenizer, ids, n, o->skip_special, t->arena, &text, &bytes));
   } else {
     CRN_TRY_GOTO(crn_tool_encode(tokenizer, in.data, in.size, !o->no_special, t->arena, &ids, &n));
@@ -236,11 +282,13 @@ static int run_tokenize(crn_tool *t, const void *values) {
   if (o->no_special && o->decode) return crn_tool_usage_error(t, "--no-special-tokens belongs to encoding, not to --decode");
   if (t->n_positionals > 1 && (o->json_lines || o->file))
     return crn_tool_usage_error(t, "the input comes from the arguments, --file or stdin, one of them");
+  int code = o->decode ? check_ids(t) : TOOL_CONTINUE;
+  if (code != TOOL_CONTINUE) return code;
   cairn_status status = crn_tool_open_context(t);
   if (status == CAIRN_OK) status = crn_source_locate(t, t->positionals[0], NULL, &path);
   if (status == CAIRN_OK) status = crn_tool_open_tokenizer(t, path, &tokenizer);
   if (status == CAIRN_OK) status = o->json_lines ? convert_lines(tokenizer, o) : convert_text(t, tokenizer, o);
-  int code = crn_tool_result(t, status);
+  code = crn_tool_result(t, status);
   if (tokenizer) cairn_tokenizer_release(tokenizer);
   return crn_tool_flush(t, code);
 }
@@ -259,6 +307,7 @@ const crn_tool_command crn_command_tokenize = {
     TOOL_OPTIONS(g_options),
     .min_positionals = 1,
     .max_positionals = 1 << 20,
+    .negative = NO_TOKEN_ID,
     .defaults = &g_defaults,
     .values_bytes = sizeof g_defaults,
     .run = run_tokenize,

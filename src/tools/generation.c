@@ -11,18 +11,36 @@ int crn_generation_check(crn_tool *t, const crn_generation_values *v) {
     return crn_tool_usage_error(t, "--greedy excludes --temperature, --top-k, --top-p and --min-p");
   if (v->repetition_window.given && !v->repetition_penalty.given)
     return crn_tool_usage_error(t, "--repetition-penalty-window requires --repetition-penalty");
+  if (v->kv_page.given && (!v->kv || strcmp(v->kv, "paged") != 0)) return crn_tool_usage_error(t, "--kv-page belongs to --kv paged");
+  if (v->kv_window.given && (!v->kv || strcmp(v->kv, "chunked") != 0))
+    return crn_tool_usage_error(t, "--kv-window belongs to --kv chunked");
+  for (int i = 0; i < v->stop.n; i++)
+    if (!v->stop.items[i][0]) return crn_tool_usage_error(t, "--stop is empty; a text to stop at is expected");
   return TOOL_CONTINUE;
 }
 
-cairn_status crn_generation_open(crn_tool *t, const char *name, const crn_generation_values *v, cairn_llm **out_llm) {
-  const char *path = NULL;
+cairn_status crn_generation_check_need(crn_tool *t, const cairn_llm *llm, crn_generation_need need) {
+  cairn_status status = CAIRN_OK;
+  if (need == CRN_NEED_TEXT) status = cairn_llm_has_text(llm);
+  if (need == CRN_NEED_CHAT) status = cairn_llm_has_template(llm);
+  crn_tool_release_log(t, status);
+  return status;
+}
+
+static void note_capacity(crn_tool *t, const crn_generation_values *v, const cairn_llm *llm) {
+  cairn_llm_info info;
+  cairn_llm_describe(llm, &info);
+  if (v->kv_capacity.given && v->kv_capacity.value > info.kv_limit)
+    crn_tool_note(t, "note: --kv-capacity %lld is more than the %lld tokens a sequence can have; %lld is used",
+                  (long long)v->kv_capacity.value, (long long)info.kv_limit, (long long)info.kv_limit);
+}
+
+cairn_status crn_generation_open(crn_tool *t, const char *name, const crn_generation_values *v, crn_generation_need need,
+                                 cairn_llm **out_llm) {
+  crn_source source;
   CRN_TRY(crn_tool_open_context(t));
-  if (v->kv_page.given)
-    return CRN_FAIL(UNSUPPORTED, "--kv-page belongs to --kv paged, which this version does not have; auto, fixed and growing are");
-  if (v->kv_window.given)
-    return CRN_FAIL(UNSUPPORTED, "--kv-window belongs to --kv chunked, which this version does not have; auto, fixed and growing are");
-  CRN_TRY(crn_source_locate(t, name, NULL, &path));
-  cairn_model_options model = {.progress = crn_tool_progress_callback, .progress_user = t};
+  CRN_TRY(crn_source_find(t, name, NULL, &source));
+  cairn_model_options model = {.strict_hash = v->strict_hash, .progress = crn_tool_progress_callback, .progress_user = t};
   cairn_llm_options options = {.engine = v->engine,
                                .kv = v->kv,
                                .kv_capacity = v->kv_capacity.value,
@@ -31,16 +49,25 @@ cairn_status crn_generation_open(crn_tool *t, const char *name, const crn_genera
                                .tokenizer = v->tokenizer,
                                .model = &model};
   crn_tool_progress(t, "loading", 0, 0);
-  cairn_status status = cairn_llm_open(t->context, path, &options, out_llm);
+  crn_tool_hold_log(t);
+  cairn_status status = cairn_llm_open(t->context, source.path, &options, out_llm);
   crn_tool_progress_clear(t);
-  return status;
+  if (status != CAIRN_OK) {
+    crn_tool_release_log(t, status);
+    return status;
+  }
+  note_capacity(t, v, *out_llm);
+  return crn_generation_check_need(t, *out_llm, need);
 }
+
+// More candidates or a longer window than there can be are as good as all.
+static int32_t clamp_count(int64_t n) { return n > INT32_MAX ? INT32_MAX : n < INT32_MIN ? INT32_MIN : (int32_t)n; }
 
 // Filters without a temperature would be left out by greedy sampling, which nobody who gives them wants.
 cairn_sampling crn_generation_sampling(const crn_generation_values *v) {
   cairn_sampling s = {0};
   s.has_top_k = v->top_k.given;
-  s.top_k = (int32_t)v->top_k.value;
+  s.top_k = clamp_count(v->top_k.value);
   s.has_top_p = v->top_p.given;
   s.top_p = (float)v->top_p.value;
   s.has_min_p = v->min_p.given;
@@ -48,9 +75,9 @@ cairn_sampling crn_generation_sampling(const crn_generation_values *v) {
   s.has_repetition_penalty = v->repetition_penalty.given;
   s.repetition_penalty = (float)v->repetition_penalty.value;
   s.has_repetition_window = v->repetition_window.given;
-  s.repetition_window = (int32_t)v->repetition_window.value;
+  s.repetition_window = clamp_count(v->repetition_window.value);
   s.has_seed = v->seed.given;
-  s.seed = (uint64_t)v->seed.value;
+  s.seed = v->seed.value;
   bool filters = s.has_top_k || s.has_top_p || s.has_min_p;
   s.temperature = v->temperature.given ? (float)v->temperature.value : filters ? 1.0f : 0.0f;
   return s;

@@ -13,7 +13,9 @@ typedef struct crn_generation_values {
   crn_option_integer kv_capacity, kv_page, kv_window, prefill_chunk, max_context, max_tokens;
   bool greedy, ignore_eos, keep_special;
   crn_option_number temperature, top_p, min_p, repetition_penalty;
-  crn_option_integer top_k, repetition_window, seed;
+  crn_option_integer top_k, repetition_window;
+  crn_option_unsigned seed;
+  bool strict_hash;
   crn_option_list stop;
 } crn_generation_values;
 
@@ -39,8 +41,8 @@ typedef struct crn_generation_values {
      .group = CRN_GROUP_SAMPLING, .help = "make tokens that were generated before less likely; 1 = off", .minimum = 1, .maximum = 1e6}, \
     {.name = "repetition-penalty-window", .kind = OPTION_INTEGER, .offset = CRN_GENERATION_AT(type, repetition_window), .argument = "N", \
      .group = CRN_GROUP_SAMPLING, .help = "only for the last N tokens", .minimum = 1, .maximum = 2147483647}, \
-    {.name = "seed", .kind = OPTION_INTEGER, .offset = CRN_GENERATION_AT(type, seed), .argument = "N", \
-     .group = CRN_GROUP_SAMPLING, .help = "equal seeds give equal text", .minimum = 0, .maximum = 9.2e18}
+    {.name = "seed", .kind = OPTION_UNSIGNED, .offset = CRN_GENERATION_AT(type, seed), .argument = "N", \
+     .group = CRN_GROUP_SAMPLING, .help = "equal seeds give equal text"}
 
 #define CRN_STOP_OPTIONS(type, group_text) \
     {.name = "stop", .kind = OPTION_LIST, .offset = CRN_GENERATION_AT(type, stop), .argument = "TEXT", .group = group_text, \
@@ -52,9 +54,10 @@ typedef struct crn_generation_values {
 
 #define CRN_ENGINE_OPTIONS(type) \
     {.name = "engine", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, engine), .argument = "E", \
-     .group = CRN_GROUP_ENGINE, .help = "how steps are run", .choices = "auto|sequential|pipelined|static-shape"}, \
+     .group = CRN_GROUP_ENGINE, .help = "how steps are run; this build has auto and sequential", .choices = "auto|sequential|pipelined|static-shape"}, \
     {.name = "kv", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, kv), .argument = "S", \
-     .group = CRN_GROUP_ENGINE, .help = "storage of the key/value cache", .choices = "auto|fixed|growing|paged|chunked"}, \
+     .group = CRN_GROUP_ENGINE, .help = "storage of the key/value cache; this build has auto, fixed and growing", \
+      .choices = "auto|fixed|growing|paged|chunked"}, \
     {.name = "kv-capacity", .kind = OPTION_INTEGER, .offset = CRN_GENERATION_AT(type, kv_capacity), .argument = "N", \
      .group = CRN_GROUP_ENGINE, .help = "rows of the cache: all for fixed, the first ones for growing", .minimum = 1, .maximum = 1e12}, \
     {.name = "kv-page", .kind = OPTION_INTEGER, .offset = CRN_GENERATION_AT(type, kv_page), .argument = "N", \
@@ -66,14 +69,23 @@ typedef struct crn_generation_values {
     {.name = "max-context", .kind = OPTION_INTEGER, .offset = CRN_GENERATION_AT(type, max_context), .argument = "N", \
      .group = CRN_GROUP_ENGINE, .help = "tokens a sequence may have (at most what the model says)", .minimum = 1, .maximum = 1e12}, \
     {.name = "tokenizer", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, tokenizer), .argument = "PATH", \
-     .group = CRN_GROUP_ENGINE, .help = "folder or file of a tokenizer to use instead of the model's own"}
+     .group = CRN_GROUP_ENGINE, .help = "tokenizer to use instead of the model's own: its folder or file, or a bundle"}, \
+    {.name = "strict-hash", .kind = OPTION_FLAG, .offset = CRN_GENERATION_AT(type, strict_hash), \
+     .group = CRN_GROUP_ENGINE, .help = "refuse an asset whose main.hash does not match"}
 // clang-format on
 
 /// Checks combinations of options. TOOL_CONTINUE, or TOOL_USAGE after a message.
 int crn_generation_check(crn_tool *t, const crn_generation_values *v);
 
+/// What of a model is going to be used, besides token ids.
+typedef enum crn_generation_need { CRN_NEED_IDS, CRN_NEED_TEXT, CRN_NEED_CHAT } crn_generation_need;
+
 /// Opens the engine for the model argument `name`, showing progress. What it decides is logged (--verbose).
-cairn_status crn_generation_open(crn_tool *t, const char *name, const crn_generation_values *v, cairn_llm **out_llm);
+/// Errors: as cairn_llm_open, crn_source_find; FAILED_PRECONDITION when the model lacks what is needed.
+cairn_status crn_generation_open(crn_tool *t, const char *name, const crn_generation_values *v, crn_generation_need need,
+                                 cairn_llm **out_llm);
+/// Between crn_tool_hold_log and the first use: whether the model has what is needed. The lines that were held are printed.
+cairn_status crn_generation_check_need(crn_tool *t, const cairn_llm *llm, crn_generation_need need);
 
 /// The sampling the flags ask for.
 cairn_sampling crn_generation_sampling(const crn_generation_values *v);

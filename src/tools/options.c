@@ -32,7 +32,7 @@ static const crn_tool_option g_common[] = {
      .group = g_common_group,
      .help = "worker threads (default: CAIRN_THREADS, else the usable cores)",
      .minimum = 1,
-     .maximum = 1024},
+     .maximum = 256},
     {.name = "help",
      .letter = 'h',
      .kind = OPTION_FLAG,
@@ -77,8 +77,7 @@ bool crn_tool_is_choice(const char *choices, const char *text) {
 // --- storing one value ------------------------------------------------------------------------------------------------
 
 static int out_of_bounds(crn_tool *t, const crn_tool_option *o, const char *text) {
-  enum { LIMITLESS = 1000000000, PERCENTS = 1000000 };
-  if (o->maximum >= LIMITLESS) return crn_tool_usage_error(t, "--%s must be at least %.15g, not '%s'", o->name, o->minimum, text);
+  enum { PERCENTS = 1000000 };
   // A tiny lower bound stands for "not zero".
   if (o->minimum > 0 && o->minimum * PERCENTS < 1)
     return crn_tool_usage_error(t, "--%s must be above 0 and at most %.15g, not '%s'", o->name, o->maximum, text);
@@ -87,6 +86,48 @@ static int out_of_bounds(crn_tool *t, const crn_tool_option *o, const char *text
 
 static bool inside(const crn_tool_option *o, double value) {
   return (o->minimum == 0 && o->maximum == 0) || (value >= o->minimum && value <= o->maximum);
+}
+
+// Only digits after an optional sign: a whole number, whether it fits or not.
+static bool is_whole_number(const char *text) {
+  text += *text == '-' || *text == '+';
+  return *text && !text[strspn(text, "0123456789")];
+}
+
+// What does not fit into 64 bits. Bounds of options are small enough to be exact in a double; the widest are not.
+static int too_long(crn_tool *t, const crn_tool_option *o, const char *text) {
+  const char *how = *text == '-' ? "small" : "large";
+  if (o->minimum == 0 && o->maximum == 0)
+    return crn_tool_usage_error(t, "--%s %s is too %s: it must be from %lld to %lld", o->name, text, how, (long long)INT64_MIN,
+                                (long long)INT64_MAX);
+  return crn_tool_usage_error(t, "--%s %s is too %s: it must be from %.15g to %.15g", o->name, text, how, o->minimum, o->maximum);
+}
+
+static int store_integer(crn_tool *t, const crn_tool_option *o, crn_option_integer *v, const char *text) {
+  if (!is_whole_number(text)) return crn_tool_usage_error(t, "--%s must be a whole number, not '%s'", o->name, text);
+  if (!crn_tool_parse_integer(text, &v->value)) return too_long(t, o, text);
+  if (!inside(o, (double)v->value)) return out_of_bounds(t, o, text);
+  v->given = true;
+  return TOOL_CONTINUE;
+}
+
+static int store_unsigned(crn_tool *t, const crn_tool_option *o, crn_option_unsigned *v, const char *text) {
+  if (!is_whole_number(text)) return crn_tool_usage_error(t, "--%s must be a whole number, not '%s'", o->name, text);
+  errno = 0;
+  unsigned long long value = strtoull(text, NULL, 10);  // takes a minus sign without a word
+  if (*text == '-' || errno)
+    return crn_tool_usage_error(t, "--%s %s is too %s: it must be from 0 to %llu", o->name, text, *text == '-' ? "small" : "large",
+                                (unsigned long long)UINT64_MAX);
+  v->value = value;
+  v->given = true;
+  return TOOL_CONTINUE;
+}
+
+static int store_text(crn_tool *t, const crn_tool_option *o, const char **slot, const char *text) {
+  bool is_path = o->argument && (!strcmp(o->argument, "FILE") || !strcmp(o->argument, "DIR") || !strcmp(o->argument, "PATH"));
+  if (is_path && !*text) return crn_tool_usage_error(t, "--%s is empty; a path is expected", o->name);
+  *slot = text;
+  return TOOL_CONTINUE;
 }
 
 static int store_item(crn_tool *t, crn_option_list *list, const char *text) {
@@ -108,21 +149,17 @@ static int store(crn_tool *t, const crn_tool_option *o, void *values, const char
       *(bool *)slot = true;
       break;
     case OPTION_TEXT:
-      *(const char **)slot = text;
-      break;
+      return store_text(t, o, slot, text);
     case OPTION_LIST:
       return store_item(t, slot, text);
     case OPTION_SWITCH:
       if (!crn_tool_is_choice("true|false", text)) return crn_tool_usage_error(t, "--%s must be true or false, not '%s'", o->name, text);
       *(bool *)slot = !strcmp(text, "true");
       break;
-    case OPTION_INTEGER: {
-      crn_option_integer *v = slot;
-      if (!crn_tool_parse_integer(text, &v->value)) return crn_tool_usage_error(t, "--%s must be a whole number, not '%s'", o->name, text);
-      if (!inside(o, (double)v->value)) return out_of_bounds(t, o, text);
-      v->given = true;
-      break;
-    }
+    case OPTION_INTEGER:
+      return store_integer(t, o, slot, text);
+    case OPTION_UNSIGNED:
+      return store_unsigned(t, o, slot, text);
     case OPTION_NUMBER: {
       crn_option_number *v = slot;
       if (!crn_tool_parse_number(text, &v->value)) return crn_tool_usage_error(t, "--%s must be a number, not '%s'", o->name, text);
@@ -180,8 +217,16 @@ static const char *abbreviation(const crn_tool_option *o, char **argv, int end) 
   return exact ? NULL : token;
 }
 
-static int bad_option(crn_tool *t, int code, char **argv) {
+// The argument that getopt stumbled over when it read "-1" as an option called 1.
+static const char *negative_number(int argc, char **argv) {
+  for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+    if (argv[i][0] == '-' && argv[i][1] == optopt) return argv[i];
+  return argv[optind - 1];
+}
+
+static int bad_option(crn_tool *t, const crn_tool_command *c, int code, int argc, char **argv) {
   const char *token = argv[optind - 1];
+  if (c->negative && optopt >= '0' && optopt <= '9') return crn_tool_usage_error(t, "'%s' %s", negative_number(argc, argv), c->negative);
   if (optopt > 0 && optopt < 256) {
     if (code == ':') return crn_tool_usage_error(t, "option -%c needs a value", optopt);
     return crn_tool_usage_error(t, "unknown option -%c", optopt);
@@ -205,6 +250,8 @@ static int check_positionals(crn_tool *t, const crn_tool_command *c, int argc, c
     int n = (int)strcspn(c->synopsis, " ");
     return crn_tool_usage_error(t, "%.*s is missing", n, c->synopsis);
   }
+  if (c->min_positionals && !*t->positionals[0])
+    return crn_tool_usage_error(t, "%.*s is empty", (int)strcspn(c->synopsis, " "), c->synopsis);
   return TOOL_CONTINUE;
 }
 
@@ -215,7 +262,7 @@ int crn_tool_parse(crn_tool *t, const crn_tool_command *c, int argc, char **argv
   opterr = 0;
   int code;
   while ((code = getopt_long(argc, argv, tables.shorts, tables.longs, NULL)) != -1) {
-    if (code == '?' || code == ':') return bad_option(t, code, argv);
+    if (code == '?' || code == ':') return bad_option(t, c, code, argc, argv);
     int i = code >= 256 ? code - 256 : index_of_letter(c, code);
     const crn_tool_option *o = option_at(c, i);
     const char *token = code >= 256 ? abbreviation(o, argv, optind) : NULL;

@@ -8,18 +8,24 @@
 
 /// What an option's value becomes in the command's own struct of values (at `offset`).
 typedef enum crn_option_kind {
-  OPTION_FLAG,     ///< bool, set to true
-  OPTION_TEXT,     ///< const char *
-  OPTION_INTEGER,  ///< crn_option_integer
-  OPTION_NUMBER,   ///< crn_option_number
-  OPTION_LIST,     ///< crn_option_list; may be repeated
-  OPTION_SWITCH    ///< bool, "true" or "false"
+  OPTION_FLAG,      ///< bool, set to true
+  OPTION_TEXT,      ///< const char *
+  OPTION_INTEGER,   ///< crn_option_integer
+  OPTION_UNSIGNED,  ///< crn_option_unsigned: any of 64 bits
+  OPTION_NUMBER,    ///< crn_option_number
+  OPTION_LIST,      ///< crn_option_list; may be repeated
+  OPTION_SWITCH     ///< bool, "true" or "false"
 } crn_option_kind;
 
 typedef struct crn_option_integer {
   int64_t value;
   bool given;
 } crn_option_integer;
+
+typedef struct crn_option_unsigned {
+  uint64_t value;
+  bool given;
+} crn_option_unsigned;
 
 typedef struct crn_option_number {
   double value;
@@ -53,6 +59,7 @@ typedef struct crn_tool_command {
   const crn_tool_option *options;
   int n_options;
   int min_positionals, max_positionals;
+  const char *negative;  ///< what is said of an argument such as -1, e.g. "is no token id"; NULL = an unknown option
   const void *defaults;  ///< initial values, `values_bytes` large
   size_t values_bytes;
   int (*run)(crn_tool *t, const void *values);

@@ -36,6 +36,8 @@ typedef struct crn_run_io {
 /// Entries that belong to nothing are mentioned; one that looks like a misspelt state is refused, because the state would
 /// silently start as zeros. Errors: INVALID_ARGUMENT.
 cairn_status crn_run_check_names(const crn_run_io *io);
+/// The dims of "NAME=2,1,8,64". False when `text` is not of that form.
+bool crn_run_parse_shape(const char *text, int64_t *out_shape, int *out_rank);
 /// Room for `n` arrays, all NULL.
 cairn_status crn_run_arrays_create(crn_tool *t, const cairn_descriptor *descriptors, int n, crn_run_arrays *out_arrays);
 void crn_run_arrays_release(crn_run_arrays *arrays);
@@ -77,7 +79,7 @@ cairn_status crn_run_print_json(const crn_run_results *results, cairn_function *
 
 /// The state of --trace-ops and --dump-intermediates. Initialise with zeros and the first members.
 typedef struct crn_run_watch {
-  FILE *print;        ///< where lines go, NULL = nowhere
+  FILE *print;          ///< where lines go, NULL = nowhere
   const char *dump;     ///< directory, NULL = none
   bool many_steps;      ///< dumps go to DIR/<step>/
   int64_t step;         ///< of --steps

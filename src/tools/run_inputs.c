@@ -138,30 +138,27 @@ cairn_status crn_run_read_inputs(const crn_run_io *io, int64_t step, crn_run_arr
 
 // --- states -----------------------------------------------------------------------------------------------------------
 
-// "name=2,1,?…": the dims after '='. False when `text` is for another state.
-static bool shape_is_for(const char *text, const char *name, const char **out_dims) {
+// Whether "NAME=DIMS" is for the state `name`.
+static bool shape_is_for(const char *text, const char *name) {
   size_t n = strlen(name);
-  if (strncmp(text, name, n) != 0 || text[n] != '=') return false;
-  *out_dims = text + n + 1;
-  return true;
+  return !strncmp(text, name, n) && text[n] == '=' && !strchr(text + n + 1, '=');
 }
 
-static cairn_status parse_dims(const char *text, const char *dims, int64_t *out_shape, int *out_rank) {
+bool crn_run_parse_shape(const char *text, int64_t *out_shape, int *out_rank) {
+  const char *equals = strrchr(text, '=');  // a name may hold one, dims do not
   *out_rank = 0;
-  for (const char *p = dims; *p;) {
+  if (!equals || equals == text) return false;
+  for (const char *p = equals;;) {
     char number[24];
-    size_t n = strcspn(p, ",x");
-    bool fits = n > 0 && n < sizeof number && *out_rank < CAIRN_MAX_RANK;
-    if (fits) {
-      memcpy(number, p, n);
-      number[n] = 0;
-      fits = crn_tool_parse_integer(number, &out_shape[(*out_rank)++]) && out_shape[*out_rank - 1] >= 0;
-    }
-    if (!fits)
-      return CRN_FAIL(INVALID_ARGUMENT, "--state-shape %s: a shape is written NAME=2,1,8,64 with up to %d dims", text, CAIRN_MAX_RANK);
-    p += n + (p[n] != 0);
+    size_t n = strcspn(++p, ",x");
+    if (n == 0 || n >= sizeof number || *out_rank >= CAIRN_MAX_RANK) return false;
+    memcpy(number, p, n);
+    number[n] = 0;
+    if (!crn_tool_parse_integer(number, &out_shape[*out_rank]) || out_shape[*out_rank] < 0) return false;
+    ++*out_rank;
+    p += n;
+    if (!*p) return true;
   }
-  return CAIRN_OK;
 }
 
 // The shape --state-shape gives a state; rank -1 when it gives none.
@@ -169,8 +166,8 @@ static cairn_status given_shape(const crn_run_io *io, const char *name, int64_t 
   const crn_option_list *list = &io->options->state_shapes;
   *out_rank = -1;
   for (int i = 0; i < list->n; i++) {
-    const char *dims;
-    if (shape_is_for(list->items[i], name, &dims)) CRN_TRY(parse_dims(list->items[i], dims, out_shape, out_rank));
+    if (shape_is_for(list->items[i], name) && !crn_run_parse_shape(list->items[i], out_shape, out_rank))
+      return CRN_FAIL(INVALID_ARGUMENT, "--state-shape %s: a shape is written NAME=2,1,8,64", list->items[i]);
   }
   return CAIRN_OK;
 }
@@ -179,8 +176,7 @@ static cairn_status check_shape_names(const crn_run_io *io) {
   const crn_option_list *list = &io->options->state_shapes;
   for (int i = 0; i < list->n; i++) {
     bool known = false;
-    const char *dims;
-    for (int s = 0; s < io->info->n_states; s++) known = known || shape_is_for(list->items[i], io->info->states[s].name, &dims);
+    for (int s = 0; s < io->info->n_states; s++) known = known || shape_is_for(list->items[i], io->info->states[s].name);
     if (!known) return CRN_FAIL(INVALID_ARGUMENT, "--state-shape %s: '%s' has no state of that name", list->items[i], io->info->name);
   }
   return CAIRN_OK;

@@ -60,7 +60,10 @@ cairn_status crn_run_print_text(const crn_run_results *results) {
     crn_str_clear(&type);
     CRN_TRY_GOTO(crn_describe_array(&type, r->array));
     CRN_TRY_GOTO(crn_array_get_range(r->array, &range));
-    printf("%-24s %-28s min %.6g  max %.6g  mean %.6g", r->name, type.data, range.minimum, range.maximum, range.mean);
+    if (range.n_finite)
+      printf("%-24s %-28s min %.6g  max %.6g  mean %.6g", r->name, type.data, range.minimum, range.maximum, range.mean);
+    else
+      printf("%-24s %-28s min -  max -  mean -", r->name, type.data);
     if (range.n_not_finite) printf("  (%lld not finite)", (long long)range.n_not_finite);
     putchar('\n');
   }

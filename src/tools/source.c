@@ -70,10 +70,11 @@ static cairn_status refuse_folder(const char *path, const char *accepted) {
   DIR *directory = opendir(path);
   char inside[256] = "";
   for (const struct dirent *e; directory && (e = readdir(directory));)
-    if (ends_as(e->d_name, ".aimodel")) snprintf(inside, sizeof inside, "%s", e->d_name);
+    if (ends_as(e->d_name, ".aimodel") && (!inside[0] || strcmp(e->d_name, inside) < 0)) snprintf(inside, sizeof inside, "%s", e->d_name);
   if (directory) closedir(directory);
   if (inside[0])
-    return CRN_FAIL(INVALID_ARGUMENT, "'%s' has no metadata.json, so it is no bundle; did you mean the asset in it, '%s'?", path, inside);
+    return CRN_FAIL(INVALID_ARGUMENT, "'%s' has no metadata.json, so it is no bundle; did you mean the asset in it, '%s%s%s'?", path, path,
+                    path[strlen(path) - 1] == '/' ? "" : "/", inside);
   return CRN_FAIL(INVALID_ARGUMENT, "'%s' is no model: it holds neither main.mlirb nor metadata.json; %s", path, accepted);
 }
 

@@ -72,10 +72,39 @@ void crn_tool_note(crn_tool *t, const char *fmt, ...) {
   va_end(args);
 }
 
+static bool hold_line(crn_tool *t, cairn_log_level level, const char *line) {
+  crn_held_line *held = NULL;
+  if (!t->hold_log || crn_arena_alloc(t->arena, sizeof *held, &held) != CAIRN_OK ||
+      crn_arena_strndup(t->arena, line, strlen(line), &held->text) != CAIRN_OK)
+    return false;
+  held->level = level;
+  held->next = NULL;
+  *t->held_end = held;
+  t->held_end = &held->next;
+  return true;
+}
+
 static void log_line(void *user, cairn_log_level level, const char *line) {
   crn_tool *t = user;
+  if (hold_line(t, level, line)) return;
   crn_tool_progress_clear(t);
   fprintf(stderr, "%s: %s%s\n", t->program, level == CAIRN_LOG_WARNING ? "warning: " : "", line);
+}
+
+void crn_tool_hold_log(crn_tool *t) {
+  t->hold_log = true;
+  t->held = NULL;
+  t->held_end = &t->held;
+}
+
+void crn_tool_release_log(crn_tool *t, cairn_status status) {
+  t->hold_log = false;
+  for (const crn_held_line *line = t->held; line; line = line->next) {
+    const char *colon = strstr(line->text, ": ");
+    const char *reason = colon ? colon + 2 : line->text;
+    if (status == CAIRN_OK || !*reason || !strstr(cairn_last_error()->message, reason)) log_line(t, line->level, line->text);
+  }
+  t->held = NULL;
 }
 
 cairn_status crn_tool_open_context(crn_tool *t) {

@@ -16,6 +16,13 @@
 /// Exit codes. TOOL_CONTINUE is no exit code: it means "not finished".
 enum { TOOL_CONTINUE = -1, TOOL_OK = 0, TOOL_FAILURE = 1, TOOL_USAGE = 64 };
 
+/// A log line that waits.
+typedef struct crn_held_line {
+  struct crn_held_line *next;
+  cairn_log_level level;
+  const char *text;
+} crn_held_line;
+
 struct crn_tool {
   const char *program;       ///< as messages name it: "cairn run", "llm-runner"
   const char *error_prefix;  ///< before the text of failures: "cairn run: ", "Error: "
@@ -27,11 +34,18 @@ struct crn_tool {
   int n_positionals;
   cairn_context *context;  ///< made by crn_tool_open_context
   bool progress_shown;     ///< a progress line is on the terminal
-  crn_arena *arena;        ///< lives as long as the program
+  bool hold_log;           ///< log lines are kept until crn_tool_release_log
+  crn_held_line *held, **held_end;
+  crn_arena *arena;  ///< lives as long as the program
 };
 
 /// Creates the context the command works in. Its log lines go to stderr: warnings always, more with --verbose.
 cairn_status crn_tool_open_context(crn_tool *t);
+
+/// Keeps log lines from now on. crn_tool_release_log prints them; when `status` is a failure, those are left out whose
+/// reason (what follows the first ": ") its message tells anyway.
+void crn_tool_hold_log(crn_tool *t);
+void crn_tool_release_log(crn_tool *t, cairn_status status);
 
 /// Prints the record of the last failure and returns TOOL_FAILURE.
 int crn_tool_fail(crn_tool *t);

@@ -358,6 +358,7 @@ cairn_status crn_array_get_range(const cairn_ndarray *array, crn_array_range *ou
     n_finite++;
   }
   if (n_finite) out->mean = sum / (double)n_finite;
+  out->n_finite = n_finite;
   out->n_not_finite = n - n_finite;
   crn_arena_deinitialize(&arena);
   return status;

@@ -26,8 +26,8 @@ cairn_status crn_array_to_file(const cairn_ndarray *array, crn_arena *arena, crn
 cairn_status crn_array_write_npy(const cairn_ndarray *array, const char *directory, const char *name);
 
 typedef struct crn_array_range {
-  double minimum, maximum, mean;  ///< of the finite elements
-  int64_t n_not_finite;
+  double minimum, maximum, mean;  ///< of the finite elements, 0 when there are none
+  int64_t n_finite, n_not_finite;
 } crn_array_range;
 /// Statistics of the elements as f64 (complex: of all parts). Errors: OUT_OF_MEMORY.
 cairn_status crn_array_get_range(const cairn_ndarray *array, crn_array_range *out_range);

@@ -68,7 +68,22 @@ class Usage(cli.CliTest):
         self.check(["run", "a", "--io"], "option --io needs a value")
         self.check(["run", "a", "--json=yes"], "option --json takes no value")
         self.check(["run", "a", "--steps", "many"], "--steps must be a whole number, not 'many'")
-        self.check(["run", "a", "--steps", "0"], "--steps must be at least 1, not '0'")
+        self.check(["run", "a", "--steps", "0"], "--steps must be from 1 to 1000000000, not '0'")
+        self.check(["run", "a", "--steps", "2000000000"], "--steps must be from 1 to 1000000000, not '2000000000'")
+        huge = "99999999999999999999"
+        self.check(["run", "a", "--steps", huge], "--steps %s is too large: it must be from 1 to 1000000000" % huge)
+        self.check(
+            ["run", "a", "--steps", "-" + huge], "--steps -%s is too small: it must be from 1 to 1000000000" % huge
+        )
+        for threads in ("0", "257", "-1"):
+            self.check(["run", "a", "--threads", threads], "--threads must be from 1 to 256, not '%s'" % threads)
+        seed = ["generate", "a", "--prompt", "x", "--seed"]
+        most = "18446744073709551615"
+        self.check(
+            seed + ["18446744073709551616"], "--seed 18446744073709551616 is too large: it must be from 0 to " + most
+        )
+        self.check(seed + ["-1"], "--seed -1 is too small: it must be from 0 to " + most)
+        self.check(seed + ["1.5"], "--seed must be a whole number, not '1.5'")
         self.check(["run", "a", "--device", "gpu"], "--device must be one of cpu, not 'gpu'")
         self.check(
             ["generate", "a", "--prompt", "x", "--temperature", "warm"], "--temperature must be a number, not 'warm'"
@@ -78,6 +93,16 @@ class Usage(cli.CliTest):
         )
         self.check(["import", "a", "--check", "-o", "b"], "--check writes nothing; leave -o out")
         self.check(["completion", "fish"], "'fish' is no shell with completion; there is bash")
+
+    def test_empty_paths(self):
+        self.check(["run", ""], "MODEL is empty")
+        self.check(["tokenize", "", "x"], "PATH is empty")
+        for option in ("--io", "--out", "--npy-dir", "--dump-intermediates"):
+            self.check(["run", "a", option, ""], option + " is empty; a path is expected")
+            self.check(["run", "a", option + "="], option + " is empty; a path is expected")
+        for option in ("--logits", "--tokenizer", "--prompt-file", "--raw-tokens", "--force"):
+            self.check(["generate", "a", option, ""], option + " is empty; a path is expected")
+        self.check(["inspect", "a", "--save-contract", ""], "--save-contract is empty; a path is expected")
 
     def test_abbreviations_are_refused(self):
         self.check(["run", "a", "--prec", "exact"], "unknown option --prec (did you mean --precision?)")
@@ -107,7 +132,7 @@ class Usage(cli.CliTest):
         self.assertIn("is no model; accepted are", err)
         err = self.fails("run", "cli/expected", code=1)
         self.assertIn("holds neither main.mlirb nor metadata.json", err)
-        self.assertIn("did you mean the asset in it, 'types.aimodel'", self.fails("run", "cli/data", code=1))
+        self.assertIn("did you mean the asset in it, 'cli/data/types.aimodel'", self.fails("run", "cli/data", code=1))
 
     def test_full_disk(self):
         with open("/dev/full", "w") as full:

@@ -209,8 +209,13 @@ class Mistakes(GenerateTest):
             ["--prompt", "a", "--max-tokens", "-1"],
             ["--prompt", "a", "--temperature", "-1"],
             ["--prompt", "a", "--top-p", "0"],
+            ["--prompt", "a", "--stop", ""],
+            ["--prompt", "a", "--kv-page", "4"],
+            ["--prompt", "a", "--kv", "fixed", "--kv-page", "4"],
+            ["--prompt", "a", "--kv-window", "4"],
         ):
             self.fails("generate", cli.BUNDLE, *arguments, code=64)
+        self.assertIn("--stop", self.fails("chat", cli.BUNDLE, "--stop", "", code=64))
 
     def test_raw_token_files(self):
         for text in ('{"x":1}', '{"tokens":[1,"a"]}', '{"tokens":3}', "[1]", "nonsense"):
@@ -239,12 +244,96 @@ class Mistakes(GenerateTest):
         tokens = self.tokens(PROMPT)
         for flags in (["--engine", "pipelined"], ["--engine", "static-shape"], ["--kv", "paged"], ["--kv", "chunked"]):
             self.assertIn(flags[1], self.fails("generate", cli.BUNDLE, "--raw-tokens", tokens, *flags, code=1))
-        self.assertIn(
-            "--kv-page", self.fails("generate", cli.BUNDLE, "--raw-tokens", tokens, "--kv-page", "16", code=1)
-        )
-        self.assertIn(
-            "--kv-window", self.fails("generate", cli.BUNDLE, "--raw-tokens", tokens, "--kv-window", "16", code=1)
-        )
+        for flags in (["--kv", "paged", "--kv-page", "16"], ["--kv", "chunked", "--kv-window", "16"]):
+            self.assertIn(flags[1], self.fails("generate", cli.BUNDLE, "--raw-tokens", tokens, *flags, code=1))
+        help_text = " ".join(self.cairn("generate", "--help")[0].split())
+        self.assertIn("this build has auto and sequential (", help_text)
+        self.assertIn("this build has auto, fixed and growing (", help_text)
+
+    def test_kv_capacity_above_the_context(self):
+        arguments = ["generate", cli.BUNDLE, "--raw-tokens", self.tokens(PROMPT), "--max-tokens", "2", "--kv-capacity"]
+        for kv in ("auto", "fixed", "growing"):
+            out, err = self.cairn(*arguments, "999999999999", "--kv", kv)
+            self.assertIn("note: --kv-capacity 999999999999 is more than the 4096 tokens", err, kv)
+            self.assertNotIn("note", self.cairn(*arguments, "4096", "--kv", kv)[1], kv)
+        self.assertEqual(self.cairn(*arguments, "999999999999", "-q")[1], "")
+
+    def test_folder_around_an_asset(self):
+        for command in (["generate", "--raw-tokens", self.tokens(PROMPT)], ["chat"]):
+            err = self.fails(command[0], "cli/data", *command[1:], code=1)
+            self.assertIn("did you mean the asset in it, 'cli/data/types.aimodel'", err)
+
+    def test_tokenizer(self):
+        asset, folder = cli.BUNDLE + "/tiny-qwen3-macos-4bit.aimodel", cli.BUNDLE + "/tokenizer"
+        own = self.generate("--prompt", "Hi", "--max-tokens", "2")
+        for path in (folder, folder + "/tokenizer.json", cli.BUNDLE, cli.BUNDLE + "/"):
+            document = self.json(
+                "generate", asset, "--prompt", "Hi", "--max-tokens", "2", "--json", "--tokenizer", path
+            )
+            self.assertEqual((document["prompt_tokens"], document["text"]), (own["prompt_tokens"], own["text"]), path)
+        for path, why in (
+            ("/nope", "no such file"),
+            ("cli/expected", "cannot be used"),
+            ("cli/cli.py", "cannot be used"),
+        ):
+            for command in (
+                ["generate", "--prompt", "Hi"],
+                ["generate", "--raw-tokens", self.tokens(PROMPT)],
+                ["chat"],
+            ):
+                err = self.fails(command[0], cli.BUNDLE, *command[1:], "--tokenizer", path, code=1)
+                self.assertIn("tokenizer '%s'" % path, err)
+                self.assertIn(why, err)
+                self.assertEqual(len(err.splitlines()), 1, err)
+
+    def test_a_missing_tokenizer_is_told_once(self):
+        copy = self.path("mute")
+        shutil.copytree(os.path.join(cli.TESTS, cli.BUNDLE), copy)
+        shutil.rmtree(copy + "/tokenizer")
+        for command in (["generate", "--prompt", "Hi"], ["chat"]):
+            err = self.fails(command[0], copy, *command[1:], code=1)
+            self.assertEqual(err.count("tokenizer/tokenizer.json is missing"), 1, err)
+        # Token ids do without one, so there it is a warning.
+        _, err = self.cairn("generate", copy, "--raw-tokens", self.tokens(PROMPT), "--max-tokens", "2", "-q")
+        self.assertIn("warning: no tokenizer: ", err)
+
+    def test_logits_go_to_a_good_place(self):
+        tokens = self.tokens(PROMPT)
+        for place, why in (
+            (self.path("missing/l.safetensors"), "does not exist"),
+            (tokens, "that is read"),
+            (cli.BUNDLE + "/l.safetensors", "inside of"),
+        ):
+            # Text would have been printed if the generation had begun.
+            err = self.fails("generate", cli.BUNDLE, "--raw-tokens", tokens, "--logits", place, code=1)
+            self.assertIn("--logits " + place, err)
+            self.assertIn(why, err)
+
+    def test_seeds_of_64_bits(self):
+        flags = ["--raw-tokens", self.tokens(PROMPT), "--max-tokens", "2", "--temperature", "1", "--seed"]
+        for seed in (0, 2**63 - 1, 2**63, 2**64 - 1):
+            self.assertEqual(self.generate(*flags, str(seed))["seed"], seed)
+
+    def test_strict_hash(self):
+        copy = self.path("changed")
+        shutil.copytree(os.path.join(cli.TESTS, cli.BUNDLE), copy)
+        with open(copy + "/tiny-qwen3-macos-4bit.aimodel/main.hash", "r+b") as f:
+            first = f.read(1)
+            f.seek(0)
+            f.write(bytes([first[0] ^ 1]))
+        arguments = ["generate", copy, "--raw-tokens", self.tokens(PROMPT), "--max-tokens", "1"]
+        self.assertIn("hash", self.cairn(*arguments)[1])
+        self.assertIn("hash", self.fails(*arguments, "--strict-hash", code=1))
+        self.assertIn("hash", self.fails("chat", copy, "--strict-hash", code=1))
+
+    def test_chunk_threshold_of_the_environment(self):
+        arguments = ["generate", cli.BUNDLE, "--raw-tokens", self.tokens(PROMPT), "--max-tokens", "1", "-q"]
+        for bad in ("abc", "0", "-5", "1x", "99999999999"):
+            _, err = self.cairn(*arguments, environment={"CAIRN_CHUNK_THRESHOLD": bad})
+            self.assertIn("warning: CAIRN_CHUNK_THRESHOLD is '%s'" % bad, err)
+            self.assertEqual(self.cairn(*arguments, environment={"COREAI_CHUNK_THRESHOLD": bad})[1], "")
+        for good in ("4", ""):
+            self.assertEqual(self.cairn(*arguments, environment={"CAIRN_CHUNK_THRESHOLD": good})[1], "")
 
     def test_too_much_context(self):
         self.assertIn(
@@ -311,8 +400,7 @@ class Chat(GenerateTest):
         # The second reply answers the whole conversation.
         conversation = (
             "<|im_start|>user\nHi<|im_end|>\n"
-            "<|im_start|>assistant\n%s<|im_end|>\n<|im_start|>user\nAgain<|im_end|>\n<|im_start|>assistant\n"
-            % first
+            "<|im_start|>assistant\n%s<|im_end|>\n<|im_start|>user\nAgain<|im_end|>\n<|im_start|>assistant\n" % first
         )
         ids = self.json("tokenize", cli.BUNDLE, "--json", "--no-special-tokens", stdin=conversation)["ids"]
         second = self.generate("--raw-tokens", self.tokens(ids), "--max-tokens", "5")["text"]

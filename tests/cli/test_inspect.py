@@ -135,6 +135,14 @@ class Gguf(cli.CliTest):
 
 
 class Contract(cli.CliTest):
+    def test_place_of_a_contract(self):
+        # A model that cannot be opened shows that the place is looked at first.
+        self.write("broken.mlirb", "nothing")
+        for place, why in ((self.path("missing/c.json"), "does not exist"), (self.temporary, "that is a folder")):
+            err = self.fails("inspect", self.path("broken.mlirb"), "--save-contract", place, code=1)
+            self.assertIn("--save-contract " + place, err)
+            self.assertIn(why, err)
+
     def saved(self, model):
         path = self.path("contract.json")
         self.assertEqual(self.cairn("inspect", model, "--save-contract", path)[0], "")

@@ -243,6 +243,32 @@ class LogitsFiles(Runner):
             self.assertEqual(len(position["top_k"]), 5)
             self.assertEqual(set(position["top_k"][0]), {"token", "text", "probability", "log_prob"})
 
+    def test_place_of_the_logits(self):
+        for place, why in (
+            (self.path("missing/l.json"), "does not exist"),
+            (cli.BUNDLE + "/l.json", "inside of"),
+            (self.tokens(PROMPT), "that is read"),
+        ):
+            arguments = ["--raw-tokens", self.tokens(PROMPT), "--save-logits", place]
+            out, err = self.runner(*arguments, code=1)
+            self.assertNotIn("Preparing", out)
+            self.assertIn("--save-logits " + place, err)
+            self.assertIn(why, err)
+
+    def test_a_missing_tokenizer_is_told_once(self):
+        asset = cli.BUNDLE + "/tiny-qwen3-macos-4bit.aimodel"
+        _, err = self.runner("--prompt", "Hi", model=asset, code=1)
+        self.assertEqual(err.count("a bare asset carries none"), 1, err)
+
+    def test_huge_numbers(self):
+        huge = "99999999999999999999"
+        lines = self.message("--max-tokens", huge, code=64)
+        self.assertIn(
+            "--max-tokens %s is too large: it must be from -9223372036854775808 to 9223372036854775807" % huge, lines[0]
+        )
+        # More candidates than tokens are as good as all: nothing wraps around to a small number.
+        self.runner("--raw-tokens", self.tokens(PROMPT), "--max-tokens", "1", "--top-k", str(2**32 + 1))
+
     def test_continuation(self):
         document = self.saved("--prompt", "Hello", "--continuation", " there", "--apply-chat-template=false")
         whole = self.json("tokenize", cli.BUNDLE, "Hello there", "--json")["ids"]

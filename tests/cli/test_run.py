@@ -3,7 +3,9 @@
 import glob
 import json
 import os
+import shutil
 import struct
+import subprocess
 
 import cli
 import safetensors_io as st
@@ -64,6 +66,11 @@ class Run(RunTest):
         st.save(self.path("in.safetensors"), {"x": ("F32", [5], [0.5, 1.0, 1.5, 2.0, float("inf")])})
         out, _ = self.cairn("run", FMOD, "--io", self.path("in.safetensors"), "-q")
         self.assertEqual(out.split(), "fmod float32 [5] min 0.5 max 2 mean 1.25 (1 not finite)".split())
+
+    def test_summary_of_nothing_finite(self):
+        st.save(self.path("in.safetensors"), {"x": ("F32", [5], [float("nan")] * 5)})
+        out, _ = self.cairn("run", FMOD, "--io", self.path("in.safetensors"), "-q")
+        self.assertEqual(out.split(), "fmod float32 [5] min - max - mean - (5 not finite)".split())
 
     def test_scalars(self):
         self.assertEqual(self.run_model(SCALAR, {"x": ("F32", [1], [3.0])}), {"min_1": ("F32", [], [3.0])})
@@ -148,7 +155,10 @@ class Run(RunTest):
         err = self.run_model(BUNDLE_ASSET, arrays, code=1)
         self.assertIn("--state-shape keyCache=2,1,2,N,32", err)
         self.assertIn("no state of that name", self.run_model(BUNDLE_ASSET, arrays, "--state-shape", "k=1", code=1))
-        self.assertIn("NAME=2,1,8,64", self.run_model(BUNDLE_ASSET, arrays, "--state-shape", "keyCache=2,one", code=1))
+        for shape in ("a,b", "2,one", "", "2,1,", ",2", "2,-1", "2,,3", "9" * 30, ",".join(["1"] * 40)):
+            err = self.run_model(BUNDLE_ASSET, arrays, "--state-shape", "keyCache=" + shape, code=64)
+            self.assertIn("NAME=2,1,8,64", err)
+        self.assertIn("=DIMS is missing", self.run_model(BUNDLE_ASSET, arrays, "--state-shape", "keyCache", code=64))
         self.assertIn(
             "keyCache",
             self.run_model(BUNDLE_ASSET, arrays, "--state-shape", "keyCache=2,1,3,16,32", *SHAPES[2:], code=1),
@@ -434,6 +444,84 @@ class Goldens(RunTest):
             if dtype in ("F16", "BF16") and second_opinion:
                 tolerance["atol"] = 0.01 * max(abs(v) for v in values)
             self.assertTrue(all(self.close(a, b, tolerance) for a, b in zip(out[name][2], values)), name)
+
+
+class Places(RunTest):
+    """Where results go is checked before anything runs."""
+
+    X = {"x": ("F32", [5], [1.0, 2.5, 3.0, -4.0, 7.25])}
+
+    def refused(self, *arguments):
+        """Runs with --trace-ops, so that a run that began would print."""
+        st.save(self.path("in.safetensors"), self.X)
+        return self.fails("run", FMOD, "--io", self.path("in.safetensors"), "--trace-ops", *arguments, code=1)
+
+    def test_missing_folder(self):
+        missing = self.path("missing/out.safetensors")
+        self.assertIn(
+            "--out %s: the folder '%s' does not exist" % (missing, self.path("missing")), self.refused("--out", missing)
+        )
+        self.assertIn("that is a folder", self.refused("--out", self.temporary))
+        self.assertIn("is no folder", self.refused("--out", self.path("in.safetensors") + "/x"))
+        self.assertIn("is no folder", self.refused("--npy-dir", self.path("in.safetensors") + "/x"))
+        self.assertIn("is no folder", self.refused("--dump-intermediates", self.path("in.safetensors")))
+
+    def test_unwritable_folder(self):
+        if os.geteuid() == 0:
+            self.skipTest("everything is writable for root")
+        os.mkdir(self.path("closed"), 0o500)
+        self.assertIn("cannot write in", self.refused("--out", self.path("closed/out.safetensors")))
+        self.assertIn("cannot write in", self.refused("--npy-dir", self.path("closed/npy")))
+
+    def test_folders_are_made(self):
+        self.run_model(FMOD, self.X, "--npy-dir", self.path("new/deep"))
+        self.assertTrue(os.path.exists(self.path("new/deep/fmod.npy")))
+
+    def test_a_name_without_a_folder(self):
+        st.save(self.path("in.safetensors"), self.X)
+        model = os.path.join(cli.TESTS, FMOD)
+        script = 'cd "$1" && "$2" run "$3" --io in.safetensors --out plain.safetensors'
+        subprocess.run(["sh", "-c", script, "sh", self.temporary, cli.PROGRAM, model], check=True)
+        self.assertEqual(st.load(self.path("plain.safetensors"))["fmod"][1], [5])
+
+    def test_out_is_the_input(self):
+        st.save(self.path("in.safetensors"), self.X)
+        os.symlink("in.safetensors", self.path("link.safetensors"))
+        os.link(self.path("in.safetensors"), self.path("hard.safetensors"))
+        for name in (
+            "in.safetensors",
+            "link.safetensors",
+            "hard.safetensors",
+            "../%s/in.safetensors" % os.path.basename(self.temporary),
+        ):
+            err = self.fails("run", FMOD, "--io", self.path("in.safetensors"), "--out", self.path(name), code=1)
+            self.assertIn("--out " + self.path(name), err)
+            self.assertIn("that is read", err)
+        self.assertEqual(st.load(self.path("in.safetensors")), self.X)
+
+    def test_out_is_inside_of_the_model(self):
+        copy, io = self.path("bundle"), self.path("in.safetensors")
+        shutil.copytree(os.path.join(cli.TESTS, cli.BUNDLE), copy)
+        asset = copy + "/tiny-qwen3-macos-4bit.aimodel"
+        os.symlink(copy, self.path("alias"))
+        before = sorted(os.listdir(asset)), sorted(os.listdir(copy))
+        for model, option, place in (
+            (copy, "--out", copy + "/out.safetensors"),
+            (copy, "--out", asset + "/main.mlirb"),
+            (copy, "--out", self.path("alias/out.safetensors")),
+            (self.path("alias"), "--out", copy + "/out.safetensors"),
+            (asset, "--out", asset + "/out.safetensors"),
+            (asset + "/main.mlirb", "--out", asset + "/main.hash"),
+            (asset, "--npy-dir", asset + "/new/folder"),
+            (asset, "--dump-intermediates", asset),
+        ):
+            err = self.fails("run", model, "--io", io, option, place, code=1)
+            self.assertIn("%s %s: that is inside of" % (option, place), err)
+        self.assertEqual(before, (sorted(os.listdir(asset)), sorted(os.listdir(copy))))
+        # Beside the model is fine, also when the names start alike.
+        ids = {"input_ids": ("I32", [1, 1], [7]), "position_ids": ("I32", [1, 1], [0])}
+        st.save(io, ids)
+        self.cairn("run", asset, "--io", io, "--out", asset + ".out.safetensors", *SHAPES)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,24 @@ class Tokenize(cli.CliTest):
         self.assertEqual(self.cairn("tokenize", cli.BUNDLE, "--decode", "45", "74", "270", "84")[0], "Hello")
         self.assertEqual(self.cairn("tokenize", cli.BUNDLE, "-d", stdin="[45, 74,\n270,84 2]")[0], "Hello<|im_end|>")
         self.assertEqual(self.cairn("tokenize", cli.BUNDLE, "-d", "--skip-special-tokens", stdin="84 2")[0], "o")
-        self.assertIn("'x' is no token id", self.fails("tokenize", cli.BUNDLE, "-d", "1", "x", code=1))
+
+    def test_what_is_no_id(self):
+        for arguments in (["1", "x"], ["abc"], ["-1"], ["1", "-12"], ["--", "-1"], ["1 -1"], ["99999999999"]):
+            err = self.fails("tokenize", cli.BUNDLE, "--decode", *arguments, code=64)
+            bad = arguments[-1].split()[-1]
+            self.assertIn("cairn tokenize: '%s' is no token id; ids are 0 or more\n" % bad, err)
+        # In a text that is data, not usage.
+        self.assertIn("'-1' is no token id", self.fails("tokenize", cli.BUNDLE, "-d", code=1, stdin="45 -1"))
+        self.assertIn("unknown option -x", self.fails("tokenize", cli.BUNDLE, "-d", "-x", code=64))
+
+    def test_ids_outside_of_the_vocabulary(self):
+        out, err = self.cairn("tokenize", cli.BUNDLE, "--decode", "45", "99999", "84")
+        self.assertEqual((out, err), ("Ho", "note: id 99999 is not in the vocabulary and gives no text\n"))
+        out, err = self.cairn("tokenize", cli.BUNDLE, "--decode", "70000", "45", "99999")
+        self.assertEqual(
+            (out, err), ("H", "note: 2 ids are not in the vocabulary and give no text, the first is 70000\n")
+        )
+        self.assertEqual(self.cairn("tokenize", cli.BUNDLE, "--decode", "-q", "99999", "45"), ("H", ""))
 
     def test_gguf(self):
         for file in ("data/gguf/f16.gguf", "data/gguf/f32.gguf"):
@@ -154,15 +171,22 @@ class Template(cli.CliTest):
         self.assertEqual(self.render(self.template(""), {"messages": []})[0], "")
 
     def test_long_output(self):
-        out, _ = self.render(self.template("{% for i in range(20000) %}0123456789{% endfor %}"), {})
+        out, _ = self.render(self.template("{% for i in range(20000) %}0123456789{% endfor %}"), {"messages": []})
         self.assertEqual(len(out), 200000)
 
     def test_failures(self):
         self.assertIn(
             "no system role",
-            self.fails("template", self.template("{{ raise_exception('no system role') }}"), code=1, stdin="{}"),
+            self.fails(
+                "template", self.template("{{ raise_exception('no system role') }}"), code=1, stdin='{"messages":[]}'
+            ),
         )
-        self.assertIn("template.jinja", self.fails("template", self.template("{% if %}"), code=1, stdin="{}"))
+        self.assertIn(
+            "template.jinja", self.fails("template", self.template("{% if %}"), code=1, stdin='{"messages":[]}')
+        )
+        for text in ("{}", '{"tools":[]}', '{"messages":null}', '{"messages":{}}', '{"message":[]}'):
+            err = self.fails("template", self.template("plain"), code=1, stdin=text)
+            self.assertIn("'messages' must be an array", err)
         self.assertIn("line 1", self.fails("template", cli.BUNDLE, code=1, stdin="{"))
         self.assertIn("JSON object", self.fails("template", cli.BUNDLE, code=1, stdin="[]"))
         self.assertIn(

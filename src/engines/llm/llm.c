@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "engines/llm/internal.h"
 
@@ -52,6 +53,7 @@ static cairn_status check_engine(const char *name, bool *out_auto) {
 }
 
 static cairn_status check_options(const cairn_llm_options *o) {
+  if (o->tokenizer && !crn_file_exists(o->tokenizer)) return CRN_FAIL(NOT_FOUND, "tokenizer '%s': no such file or folder", o->tokenizer);
   if (o->kv_capacity < 0) return CRN_FAIL(INVALID_ARGUMENT, "kv_capacity is %lld, 0 (default) or more expected", (long long)o->kv_capacity);
   if (o->prefill_chunk < 0)
     return CRN_FAIL(INVALID_ARGUMENT, "prefill_chunk is %lld, 0 (default) or more expected", (long long)o->prefill_chunk);
@@ -74,7 +76,10 @@ static void choose_pieces(cairn_llm *llm, const cairn_llm_options *o) {
     llm->chunk = llm->threshold = o->prefill_chunk;
     return;
   }
+  const char *own = getenv("CAIRN_CHUNK_THRESHOLD");
   int64_t n = positive_from_environment("CAIRN_CHUNK_THRESHOLD");
+  if (own && *own && !n)
+    CRN_WARN(llm->context, "CAIRN_CHUNK_THRESHOLD is '%s', a number from 1 to %d expected; it is not used", own, INT32_MAX);
   if (!n) n = positive_from_environment("COREAI_CHUNK_THRESHOLD");
   llm->threshold = n ? n : DEFAULT_THRESHOLD;
   llm->chunk = llm->threshold < DEFAULT_CHUNK ? llm->threshold : DEFAULT_CHUNK;
@@ -178,7 +183,7 @@ static cairn_status open_text(cairn_llm *llm, const char *tokenizer) {
   const crn_llm_source *s = &llm->source;
   int64_t vocab = llm->contract.vocab_size;
   if (tokenizer) {
-    CRN_TRY(crn_llm_text_load(&llm->text, tokenizer, NULL, vocab));
+    CRN_TRY(crn_llm_text_load_chosen(&llm->text, tokenizer, vocab));
   } else if (s->bundle) {
     CRN_TRY(crn_llm_text_load_bundle(&llm->text, s->bundle, s->language.tokenizer, s->language.embedded_tokenizer, vocab));
   } else if (strcmp(s->kind, "aimodel") == 0) {

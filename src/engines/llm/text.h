@@ -32,6 +32,10 @@ void crn_llm_text_deinitialize(crn_llm_text *text);
 /// `vocab_size` bounds the ids. Errors: OUT_OF_MEMORY.
 cairn_status crn_llm_text_load(crn_llm_text *text, const char *folder, const char *beside, int64_t vocab_size);
 
+/// As crn_llm_text_load for a tokenizer somebody asked for: a folder or file, or a bundle with a folder tokenizer/.
+/// Errors: NOT_FOUND, INVALID_ARGUMENT with the reason when there is no usable tokenizer, OUT_OF_MEMORY.
+cairn_status crn_llm_text_load_chosen(crn_llm_text *text, const char *path, int64_t vocab_size);
+
 /// Finds the tokenizer of a bundle: embedded, else by its id in the local folders where such are kept. When there is none,
 /// `no_tokenizer` names what was looked for. Errors: CORRUPT (the folder leads out of the bundle), OUT_OF_MEMORY.
 cairn_status crn_llm_text_load_bundle(crn_llm_text *text, const cairn_bundle *bundle, const char *id, bool embedded, int64_t vocab_size);

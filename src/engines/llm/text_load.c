@@ -140,6 +140,20 @@ cairn_status crn_llm_text_load(crn_llm_text *text, const char *folder, const cha
   return load_configs(text, text->folder.data, beside, vocab_size);
 }
 
+cairn_status crn_llm_text_load_chosen(crn_llm_text *text, const char *path, int64_t vocab_size) {
+  crn_str folder;
+  if (!crn_file_exists(path)) return CRN_FAIL(NOT_FOUND, "tokenizer '%s': no such file or folder", path);
+  crn_str_initialize(&folder, &text->context->allocator);
+  cairn_status status;
+  CRN_TRY_GOTO(crn_path_join(&folder, path, "tokenizer"));
+  bool is_bundle = crn_is_directory(path) && crn_is_directory(folder.data);
+  CRN_TRY_GOTO(crn_llm_text_load(text, is_bundle ? folder.data : path, is_bundle ? path : NULL, vocab_size));
+  if (!text->tokenizer) status = CRN_FAIL(INVALID_ARGUMENT, "tokenizer '%s' cannot be used: %s", path, text->no_tokenizer.data);
+done:
+  crn_str_deinitialize(&folder);
+  return status;
+}
+
 // --- a bundle -------------------------------------------------------------------------------------------------------
 
 // Whether `folder` holds a tokenizer.json.

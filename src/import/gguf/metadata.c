@@ -53,7 +53,7 @@ const unsigned char *crn_gguf_item(crn_gguf_kind kind, const unsigned char *at, 
   float single;
   switch (kind) {
     case CRN_GGUF_INT8:
-      out->i = (int8_t)bits;
+      out->i = (int64_t)(int8_t)(uint8_t)bits;
       break;
     case CRN_GGUF_INT16:
       out->i = (int16_t)bits;

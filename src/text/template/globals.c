@@ -2,6 +2,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/str.h"
 #include "text/template/methods.h"
 #include "text/template/render.h"
 
@@ -109,7 +110,9 @@ static cairn_status call_raise(tmpl_render *r, const tmpl_args *args, tmpl_value
   (void)out;
   CRN_TRY(crn_tmpl_bind(r, "raise_exception()", "message", 1, args, argv));
   CRN_TRY(crn_tmpl_to_str(r, argv[0], &text));
-  return CRN_FAIL(INVALID_ARGUMENT, "%.*s", text.s->size < 4096 ? (int)text.s->size : 4096, text.s->data);
+  // The record holds about this much; a character is not cut in half.
+  size_t n = text.s->size < 1000 ? text.s->size : 1000 - crn_utf8_incomplete_tail(text.s->data, 1000);
+  return CRN_FAIL(INVALID_ARGUMENT, "%.*s", (int)n, text.s->data);
 }
 
 // --- time -----------------------------------------------------------------------------------------------------------------------------

@@ -110,6 +110,7 @@ static size_t scan_name(const char *p, const char *end, uint32_t *out_code) {
 }
 
 cairn_status crn_tmpl_put_unescaped(tmpl_render *r, tmpl_buffer *b, const char *text, size_t n) {
+  if (!n) return CAIRN_OK;
   const char *end = text + n;
   for (const char *p = text; p < end;) {
     const char *amp = memchr(p, '&', (size_t)(end - p));

@@ -313,8 +313,15 @@ cairn_status crn_tmpl_lexer_next(tmpl_lexer *lx, tmpl_token *out) {
     bool any = false;
     switch (lx->state) {
       case TMPL_LEX_ROOT: any = next_root(lx, out); break;
-      case TMPL_LEX_COMMENT: CRN_TRY(skip_comment(lx)); break;
-      case TMPL_LEX_RAW: CRN_TRY(next_raw(lx, out, &any)); break;
+      case TMPL_LEX_COMMENT:
+        // Jinja does not miss the end of a comment or raw block that starts where the template ends.
+        if (lx->at == lx->size) lx->state = TMPL_LEX_ROOT;
+        else CRN_TRY(skip_comment(lx));
+        break;
+      case TMPL_LEX_RAW:
+        if (lx->at == lx->size) lx->state = TMPL_LEX_ROOT;
+        else CRN_TRY(next_raw(lx, out, &any));
+        break;
       case TMPL_LEX_BLOCK:
       case TMPL_LEX_VARIABLE: return next_in_tag(lx, out);
     }

@@ -54,7 +54,6 @@ typedef struct tmpl_tuple_rules {
   bool no_condition;        ///< `a if b` is not part of it
   bool with_namespace;      ///< ns.name is a target
   bool parentheses;         ///< inside of ( ), where nothing at all is an empty tuple
-  const char *end_name;     ///< a name that ends the tuple; may be NULL
 } tmpl_tuple_rules;
 
 cairn_status crn_tmpl_parse_tuple(tmpl_parser *p, tmpl_tuple_rules rules, tmpl_node **out);

@@ -561,10 +561,8 @@ cairn_status crn_tmpl_parse_primary(tmpl_parser *p, bool with_namespace, tmpl_no
   }
 }
 
-static bool at_tuple_end(const tmpl_parser *p, const tmpl_tuple_rules *rules) {
-  tmpl_token_kind kind = p->token.kind;
-  if (kind == TMPL_T_VARIABLE_END || kind == TMPL_T_BLOCK_END || kind == TMPL_T_RPAREN) return true;
-  return rules->end_name && crn_tmpl_parser_at_name(p, rules->end_name);
+static bool at_tuple_end(const tmpl_parser *p) {
+  return p->token.kind == TMPL_T_VARIABLE_END || p->token.kind == TMPL_T_BLOCK_END || p->token.kind == TMPL_T_RPAREN;
 }
 
 static cairn_status parse_tuple_item(tmpl_parser *p, const tmpl_tuple_rules *rules, tmpl_node **out) {
@@ -581,7 +579,7 @@ cairn_status crn_tmpl_parse_tuple(tmpl_parser *p, tmpl_tuple_rules rules, tmpl_n
   for (;;) {
     tmpl_node *item;
     if (items.size) CRN_TRY_GOTO(crn_tmpl_parser_expect(p, TMPL_T_COMMA));
-    if (at_tuple_end(p, &rules)) break;
+    if (at_tuple_end(p)) break;
     CRN_TRY_GOTO(parse_tuple_item(p, &rules, &item));
     CRN_TRY_GOTO(crn_vec_push(p->allocator, &items, item));
     if (p->token.kind != TMPL_T_COMMA) break;

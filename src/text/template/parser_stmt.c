@@ -210,8 +210,8 @@ static cairn_status mark_target(tmpl_parser *p, tmpl_node *node) {
   }
 }
 
-static cairn_status parse_target(tmpl_parser *p, bool with_namespace, const char *end_name, tmpl_node **out) {
-  tmpl_tuple_rules rules = {.targets_only = true, .with_namespace = with_namespace, .end_name = end_name};
+static cairn_status parse_target(tmpl_parser *p, bool with_namespace, tmpl_node **out) {
+  tmpl_tuple_rules rules = {.targets_only = true, .with_namespace = with_namespace};
   CRN_TRY(crn_tmpl_parse_tuple(p, rules, out));
   return mark_target(p, *out);
 }
@@ -244,9 +244,9 @@ static cairn_status parse_for(tmpl_parser *p, tmpl_node *node) {
   bool has_else, has_test;
   CRN_TRY(crn_arena_alloc(p->arena, sizeof *loop, &loop));
   node->loop = loop;
-  CRN_TRY(parse_target(p, false, "in", &loop->target));
+  CRN_TRY(parse_target(p, false, &loop->target));
   CRN_TRY(crn_tmpl_parser_expect_name(p, "in"));
-  CRN_TRY(crn_tmpl_parse_tuple(p, (tmpl_tuple_rules){.no_condition = true, .end_name = "recursive"}, &loop->iterable));
+  CRN_TRY(crn_tmpl_parse_tuple(p, (tmpl_tuple_rules){.no_condition = true}, &loop->iterable));
   CRN_TRY(crn_tmpl_parser_skip_name(p, "if", &has_test));
   if (has_test) {
     CRN_TRY(crn_tmpl_parse_expression(p, &loop->test));
@@ -289,7 +289,7 @@ done:
 }
 
 static cairn_status parse_set(tmpl_parser *p, tmpl_node *node) {
-  CRN_TRY(parse_target(p, true, NULL, &node->set.target));
+  CRN_TRY(parse_target(p, true, &node->set.target));
   if (p->token.kind == TMPL_T_ASSIGN) {
     CRN_TRY(crn_tmpl_parser_advance(p));
     return crn_tmpl_parse_tuple(p, (tmpl_tuple_rules){0}, &node->set.value);
@@ -383,7 +383,7 @@ static cairn_status parse_with(tmpl_parser *p, tmpl_node *node) {
   while (p->token.kind != TMPL_T_BLOCK_END) {
     tmpl_node *target, *value;
     if (targets.size) CRN_TRY_GOTO(crn_tmpl_parser_expect(p, TMPL_T_COMMA));
-    CRN_TRY_GOTO(parse_target(p, false, NULL, &target));
+    CRN_TRY_GOTO(parse_target(p, false, &target));
     mark_parameters(target);
     CRN_TRY_GOTO(crn_tmpl_parser_expect(p, TMPL_T_ASSIGN));
     CRN_TRY_GOTO(crn_tmpl_parse_expression(p, &value));

@@ -43,39 +43,54 @@ cairn_status crn_tmpl_put_quoted(tmpl_render *r, tmpl_buffer *b, const char *tex
   return crn_tmpl_putc(r, b, quote);
 }
 
-static cairn_status put_repr(tmpl_render *r, tmpl_buffer *b, tmpl_value v, int depth);
+// The containers around a value that is being printed. One that contains itself, which only namespaces make possible, is
+// printed as "...".
+typedef struct enclosing {
+  const void *object;
+  const struct enclosing *outer;
+  int depth;
+} enclosing;
 
-static cairn_status put_sequence(tmpl_render *r, tmpl_buffer *b, const tmpl_list *list, bool tuple, int depth) {
+static cairn_status put_repr(tmpl_render *r, tmpl_buffer *b, tmpl_value v, const enclosing *around);
+
+static bool is_around(const enclosing *around, const void *object) {
+  for (; around; around = around->outer) {
+    if (around->object == object) return true;
+  }
+  return false;
+}
+
+static cairn_status put_sequence(tmpl_render *r, tmpl_buffer *b, const tmpl_list *list, bool tuple, const enclosing *around) {
   CRN_TRY(crn_tmpl_putc(r, b, tuple ? '(' : '['));
   for (size_t i = 0; i < list->size; i++) {
     if (i) CRN_TRY(crn_tmpl_puts(r, b, ", "));
-    CRN_TRY(put_repr(r, b, list->items[i], depth));
+    CRN_TRY(put_repr(r, b, list->items[i], around));
   }
   if (tuple && list->size == 1) CRN_TRY(crn_tmpl_putc(r, b, ','));
   return crn_tmpl_putc(r, b, tuple ? ')' : ']');
 }
 
-static cairn_status put_dict(tmpl_render *r, tmpl_buffer *b, const tmpl_dict *d, int depth) {
+static cairn_status put_dict(tmpl_render *r, tmpl_buffer *b, const tmpl_dict *d, const enclosing *around) {
   CRN_TRY(crn_tmpl_putc(r, b, '{'));
   for (size_t i = 0; i < d->size; i++) {
     if (i) CRN_TRY(crn_tmpl_puts(r, b, ", "));
-    CRN_TRY(put_repr(r, b, d->items[i].key, depth));
+    CRN_TRY(put_repr(r, b, d->items[i].key, around));
     CRN_TRY(crn_tmpl_puts(r, b, ": "));
-    CRN_TRY(put_repr(r, b, d->items[i].value, depth));
+    CRN_TRY(put_repr(r, b, d->items[i].value, around));
   }
   return crn_tmpl_putc(r, b, '}');
 }
 
-static cairn_status put_view(tmpl_render *r, tmpl_buffer *b, const tmpl_view *view, int depth) {
+static cairn_status put_view(tmpl_render *r, tmpl_buffer *b, const tmpl_view *view, const enclosing *around) {
   static const char *const names[] = {"dict_keys([", "dict_values([", "dict_items(["};
   CRN_TRY(crn_tmpl_puts(r, b, names[view->kind]));
   for (size_t i = 0; i < view->dict->size; i++) {
     const tmpl_pair *pair = &view->dict->items[i];
     if (i) CRN_TRY(crn_tmpl_puts(r, b, ", "));
     if (view->kind == TMPL_VIEW_ITEMS) CRN_TRY(crn_tmpl_putc(r, b, '('));
-    if (view->kind != TMPL_VIEW_VALUES) CRN_TRY(put_repr(r, b, pair->key, depth));
+    if (view->kind != TMPL_VIEW_VALUES) CRN_TRY(put_repr(r, b, pair->key, around));
     if (view->kind == TMPL_VIEW_ITEMS) CRN_TRY(crn_tmpl_puts(r, b, ", "));
-    if (view->kind != TMPL_VIEW_KEYS) CRN_TRY(put_repr(r, b, pair->value, depth));
+    if (view->kind != TMPL_VIEW_KEYS) CRN_TRY(put_repr(r, b, pair->value, around));
     if (view->kind == TMPL_VIEW_ITEMS) CRN_TRY(crn_tmpl_putc(r, b, ')'));
   }
   return crn_tmpl_puts(r, b, "])");
@@ -139,16 +154,28 @@ static cairn_status put_string_repr(tmpl_render *r, tmpl_buffer *b, const tmpl_s
   return s->markup ? crn_tmpl_putc(r, b, ')') : CAIRN_OK;
 }
 
-static cairn_status put_namespace(tmpl_render *r, tmpl_buffer *b, const tmpl_dict *d, int depth) {
-  CRN_TRY(crn_tmpl_puts(r, b, "<Namespace "));
-  CRN_TRY(put_dict(r, b, d, depth));
-  return crn_tmpl_putc(r, b, '>');
+static cairn_status put_container(tmpl_render *r, tmpl_buffer *b, tmpl_value v, const enclosing *around) {
+  enclosing here = {.object = v.block, .outer = around, .depth = around ? around->depth + 1 : 1};
+  bool named = v.type == TMPL_NAMESPACE;
+  CRN_TRY(crn_tmpl_steps(r, (uint64_t)here.depth / 16));
+  if (is_around(around, here.object)) {
+    return crn_tmpl_puts(r, b, named ? "<Namespace {...}>" : v.type == TMPL_LIST ? "[...]" : v.type == TMPL_TUPLE ? "(...)" : "{...}");
+  }
+  switch (v.type) {
+    case TMPL_LIST:
+    case TMPL_TUPLE: return put_sequence(r, b, v.list, v.type == TMPL_TUPLE, &here);
+    case TMPL_DICT: return put_dict(r, b, v.dict, &here);
+    case TMPL_VIEW: return put_view(r, b, v.view, &here);
+    default:
+      CRN_TRY(crn_tmpl_puts(r, b, "<Namespace "));
+      CRN_TRY(put_dict(r, b, v.ns, &here));
+      return crn_tmpl_putc(r, b, '>');
+  }
 }
 
-static cairn_status put_repr(tmpl_render *r, tmpl_buffer *b, tmpl_value v, int depth) {
+static cairn_status put_repr(tmpl_render *r, tmpl_buffer *b, tmpl_value v, const enclosing *around) {
   CRN_TRY(crn_tmpl_steps(r, 1));
-  // A namespace can contain itself.
-  if (depth > MAX_REPR_DEPTH) return crn_tmpl_limit(r, "a value is nested too deeply to be printed");
+  if (around && around->depth > MAX_REPR_DEPTH) return crn_tmpl_limit(r, "a value is nested too deeply to be printed");
   switch (v.type) {
     case TMPL_MISSING:
     case TMPL_UNDEFINED: return crn_tmpl_puts(r, b, "Undefined");
@@ -157,30 +184,30 @@ static cairn_status put_repr(tmpl_render *r, tmpl_buffer *b, tmpl_value v, int d
     case TMPL_INT:
     case TMPL_FLOAT: return put_number(r, b, v);
     case TMPL_STRING: return put_string_repr(r, b, v.s);
-    case TMPL_LIST: return put_sequence(r, b, v.list, false, depth + 1);
-    case TMPL_TUPLE: return put_sequence(r, b, v.list, true, depth + 1);
-    case TMPL_DICT: return put_dict(r, b, v.dict, depth + 1);
+    case TMPL_LIST:
+    case TMPL_TUPLE:
+    case TMPL_DICT:
+    case TMPL_VIEW:
+    case TMPL_NAMESPACE: return put_container(r, b, v, around);
     case TMPL_RANGE: return put_range(r, b, v.range);
-    case TMPL_VIEW: return put_view(r, b, v.view, depth + 1);
     case TMPL_ITERATOR: return put_iterator(r, b, v.iter);
-    case TMPL_NAMESPACE: return put_namespace(r, b, v.ns, depth + 1);
     case TMPL_MACRO: return put_macro(r, b, v.macro);
     case TMPL_LOOP: return put_loop(r, b, v.loop);
     case TMPL_CYCLER: return put_object(r, b, "jinja2.utils.Cycler");
     case TMPL_JOINER: return put_object(r, b, "jinja2.utils.Joiner");
     case TMPL_METHOD: return put_method(r, b, v.method);
     case TMPL_FUNCTION: return crn_tmpl_puts(r, b, v.function->printed);
-    case TMPL_BLOCK: return put_object(r, b, "jinja2.runtime.BlockReference");
+    case TMPL_BLOCK: return v.block ? put_object(r, b, "jinja2.runtime.BlockReference") : crn_tmpl_puts(r, b, "<TemplateReference None>");
   }
   return CAIRN_OK;
 }
 
-cairn_status crn_tmpl_put_repr(tmpl_render *r, tmpl_buffer *b, tmpl_value v) { return put_repr(r, b, v, 0); }
+cairn_status crn_tmpl_put_repr(tmpl_render *r, tmpl_buffer *b, tmpl_value v) { return put_repr(r, b, v, NULL); }
 
 cairn_status crn_tmpl_put_str(tmpl_render *r, tmpl_buffer *b, tmpl_value v) {
   if (v.type == TMPL_STRING) return crn_tmpl_put(r, b, v.s->data, v.s->size);
   if (v.type == TMPL_UNDEFINED) return CAIRN_OK;
-  return put_repr(r, b, v, 0);
+  return put_repr(r, b, v, NULL);
 }
 
 cairn_status crn_tmpl_soft_str(tmpl_render *r, tmpl_value v, tmpl_value *out) {

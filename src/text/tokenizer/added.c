@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "text/tokenizer/internal.h"
 #include "text/tokenizer/unicode.h"
 
@@ -13,12 +14,26 @@ static cairn_status load_token(crn_build *build, const json_t *json, crn_added_t
   if (!json_is_object(json)) return CRN_FAIL(CORRUPT, "%s must be an object", where);
   int64_t id;
   CRN_TRY(crn_json_int(json, where, "id", true, &id));
+  token->id = id >= 0 && id <= INT32_MAX ? (int32_t)id : -1;
   CRN_TRY(crn_build_view(build, json, where, "content", true, &token->content));
   CRN_TRY(crn_build_bool(json, where, "single_word", &token->single_word));
   CRN_TRY(crn_build_bool(json, where, "lstrip", &token->lstrip));
   CRN_TRY(crn_build_bool(json, where, "rstrip", &token->rstrip));
   CRN_TRY(crn_build_bool(json, where, "normalized", &token->normalized));
   return crn_build_bool(json, where, "special", &token->special);
+}
+
+// The reference numbers added tokens itself; a file that says otherwise deserves a word.
+static void warn_of_other_ids(const crn_build *build, const crn_added_token *tokens, size_t n) {
+  const crn_added *added = &build->tokenizer->added;
+  for (size_t i = 0; i < n; i++) {
+    uint64_t index;
+    if (!crn_map_get(&added->by_content, tokens[i].content.text, tokens[i].content.bytes, &index)) continue;
+    int32_t id = added->tokens[index].id;
+    if (id == tokens[i].id) continue;
+    CRN_WARN(build->context, "%s: added token '%s' has id %d in the file and gets %d", build->what, tokens[i].content.text,
+             (int)tokens[i].id, (int)id);
+  }
 }
 
 cairn_status crn_added_load(crn_build *build, const json_t *json) {
@@ -28,7 +43,9 @@ cairn_status crn_added_load(crn_build *build, const json_t *json) {
   crn_added_token *tokens;
   CRN_TRY(crn_arena_array(&build->tokenizer->arena, n, sizeof *tokens, &tokens));
   for (size_t i = 0; i < n; i++) CRN_TRY(load_token(build, json_array_get(json, i), &tokens[i]));
-  return crn_added_set(build, tokens, n);
+  CRN_TRY(crn_added_set(build, tokens, n));
+  warn_of_other_ids(build, tokens, n);
+  return CAIRN_OK;
 }
 
 static cairn_status normalize_content(crn_build *build, crn_added_token *token) {

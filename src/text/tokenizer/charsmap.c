@@ -31,16 +31,6 @@ static size_t decode_base64(const char *text, size_t n, unsigned char *out) {
   return bytes;
 }
 
-static bool is_utf8(const char *p, size_t n) {
-  for (const char *end = p + n; p < end;) {
-    uint32_t code;
-    bool valid;
-    p += crn_utf8_decode(p, end, &code, &valid);
-    if (!valid) return false;
-  }
-  return true;
-}
-
 static uint32_t read_word(const unsigned char *p) {
   return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
@@ -59,7 +49,7 @@ cairn_status crn_charsmap_load(crn_build *build, const char *base64, size_t byte
   map->units = units;
   map->texts = (const char *)data + 4 + 4 * map->n_units;
   map->text_bytes = n - 4 - 4 * map->n_units;
-  if (!is_utf8(map->texts, map->text_bytes)) return CRN_FAIL(CORRUPT, "%s: the texts of 'precompiled_charsmap' are not UTF-8", where);
+  if (!crn_is_utf8(map->texts, map->text_bytes)) return CRN_FAIL(CORRUPT, "%s: the texts of 'precompiled_charsmap' are not UTF-8", where);
   return CAIRN_OK;
 }
 

@@ -165,22 +165,12 @@ static int byte_of_token(const char *text, size_t bytes) {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-static bool is_utf8(const char *text, size_t bytes) {
-  for (const char *p = text, *end = text + bytes; p < end;) {
-    uint32_t code;
-    bool valid;
-    p += crn_utf8_decode(p, end, &code, &valid);
-    if (!valid) return false;
-  }
-  return true;
-}
-
 // A row of byte tokens is text when all of it is UTF-8; otherwise each of the bytes is unreadable.
 static cairn_status flush_bytes(crn_decoding *d, size_t stage) {
   crn_decoder_state *s = &d->states[stage];
   cairn_status status = CAIRN_OK;
   if (!s->held.size) return CAIRN_OK;
-  if (is_utf8(s->held.data, s->held.size)) {
+  if (crn_is_utf8(s->held.data, s->held.size)) {
     status = feed(d, stage + 1, s->held.data, s->held.size);
   } else {
     for (size_t i = 0; i < s->held.size && status == CAIRN_OK; i++) status = feed(d, stage + 1, REPLACEMENT, 3);
@@ -254,7 +244,10 @@ static cairn_status part_strip(crn_decoding *d, size_t stage, const char *text, 
   // Marks at the end may turn out to be the ones to strip, so as many as that are held.
   CRN_TRY(crn_str_append(&s->held, text, bytes));
   size_t keep = 0;
-  while (keep / n < step->stop && s->held.size - keep >= n && !memcmp(s->held.data + s->held.size - keep - n, mark, n)) keep += n;
+  for (size_t marks = 0; marks < step->stop && s->held.size - keep >= n; marks++) {
+    if (memcmp(s->held.data + s->held.size - keep - n, mark, n) != 0) break;
+    keep += n;
+  }
   size_t ready = s->held.size - keep;
   CRN_TRY(feed(d, stage + 1, s->held.data, ready));
   memmove(s->held.data, s->held.data + ready, keep);

@@ -179,6 +179,8 @@ void crn_run_deinitialize(crn_run *run);
 /// Ids of one text, without what post-processors add. Appends to `ids`.
 cairn_status crn_run_encode(crn_run *run, const char *text, size_t bytes, crn_i32_vec *ids);
 cairn_status crn_run_push(crn_run *run, int32_t id);
+/// A step writes its result to run->spare; this makes it run->text.
+void crn_run_swap_texts(crn_run *run);
 
 // --- normalizers -----------------------------------------------------------------------------------------------------
 

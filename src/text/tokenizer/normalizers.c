@@ -142,12 +142,6 @@ static cairn_status prepend(crn_run *run, crn_piece whole, const crn_normalizer 
   return crn_text_copy(&run->spare, &run->text, whole.begin, whole.end);
 }
 
-static void swap_texts(crn_run *run) {
-  crn_text swap = run->text;
-  run->text = run->spare;
-  run->spare = swap;
-}
-
 static crn_piece begin_step(crn_run *run, uint32_t shift) {
   crn_text_clear(&run->spare);
   return (crn_piece){0, run->text.bytes.size, shift};
@@ -156,21 +150,21 @@ static crn_piece begin_step(crn_run *run, uint32_t shift) {
 static cairn_status bert(crn_run *run, uint32_t shift, const crn_normalizer *n) {
   if (n->clean) {
     CRN_TRY(filter(run, begin_step(run, shift), keep_clean, space_for_white));
-    swap_texts(run);
+    crn_run_swap_texts(run);
   }
   if (n->chinese) {
     CRN_TRY(set_chinese_apart(run, begin_step(run, shift)));
-    swap_texts(run);
+    crn_run_swap_texts(run);
   }
   if (n->accents) {
     CRN_TRY(crn_normalize_form(run, begin_step(run, shift), false, false));
-    swap_texts(run);
+    crn_run_swap_texts(run);
     CRN_TRY(filter(run, begin_step(run, shift), keep_unless_nonspacing, NULL));
-    swap_texts(run);
+    crn_run_swap_texts(run);
   }
   if (n->lowercase) {
     CRN_TRY(lowercase(run, begin_step(run, shift)));
-    swap_texts(run);
+    crn_run_swap_texts(run);
   }
   return CAIRN_OK;
 }
@@ -212,7 +206,7 @@ cairn_status crn_normalizers_run(crn_run *run, uint32_t shift) {
       continue;
     }
     CRN_TRY(run_one(run, begin_step(run, shift), &t->normalizers[i]));
-    swap_texts(run);
+    crn_run_swap_texts(run);
     CRN_TRY(crn_text_check_size(run->text.bytes.size));
   }
   return CAIRN_OK;

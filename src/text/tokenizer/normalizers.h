@@ -37,6 +37,9 @@ struct crn_normalizer {
   crn_charsmap map;                         ///< Precompiled
 };
 
+/// Appends one to the tokenizer being made.
+cairn_status crn_normalizers_add(crn_build *build, const crn_normalizer *normalizer);
+
 /// Brings run->text into a normalization form, written to run->spare.
 cairn_status crn_normalize_form(crn_run *run, crn_piece whole, bool compose, bool compatible);
 

@@ -4,7 +4,7 @@
 
 #include "text/tokenizer/normalizers.h"
 
-static cairn_status add_normalizer(crn_build *build, const crn_normalizer *n) {
+cairn_status crn_normalizers_add(crn_build *build, const crn_normalizer *n) {
   cairn_tokenizer *t = build->tokenizer;
   CRN_TRY(crn_build_grow(build, (void **)&t->normalizers, t->n_normalizers, &t->normalizer_room, sizeof *n));
   t->normalizers[t->n_normalizers++] = *n;
@@ -68,7 +68,7 @@ static cairn_status load_leaf(crn_build *build, const json_t *json, const char *
     snprintf(where, sizeof where, "%.100s: normalizer %s", build->what, type);
     crn_normalizer n = {.kind = kinds[i].kind};
     CRN_TRY(load_fields(build, json, where, &n));
-    return add_normalizer(build, &n);
+    return crn_normalizers_add(build, &n);
   }
   return CRN_FAIL(UNSUPPORTED, "%s: normalizer type '%s' is not known", build->what, type);
 }

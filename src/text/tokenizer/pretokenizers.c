@@ -254,12 +254,6 @@ static cairn_status split_pieces(crn_run *run, const crn_pretokenizer *step) {
 
 // --- changing the text -------------------------------------------------------------------------------------------------------
 
-static void swap_texts(crn_run *run) {
-  crn_text swap = run->text;
-  run->text = run->spare;
-  run->spare = swap;
-}
-
 /// Puts `mark` in front of the piece; it counts as coming from where the first character comes from.
 static cairn_status prepend(crn_run *run, crn_piece piece, const char *mark, size_t bytes) {
   if (run->spare.tracked) {
@@ -277,7 +271,7 @@ static cairn_status add_prefix_space(crn_run *run) {
     CRN_TRY(crn_text_copy(&run->spare, &run->text, p->begin, p->end));
     *p = (crn_piece){begin, run->spare.bytes.size, p->shift};
   }
-  swap_texts(run);
+  crn_run_swap_texts(run);
   return CAIRN_OK;
 }
 
@@ -297,7 +291,7 @@ static cairn_status map_bytes(crn_run *run) {
     }
     *p = (crn_piece){begin, run->spare.bytes.size, p->shift};
   }
-  swap_texts(run);
+  crn_run_swap_texts(run);
   return CAIRN_OK;
 }
 
@@ -332,7 +326,7 @@ static cairn_status metaspace(crn_run *run, const crn_pretokenizer *step) {
   size_t mark_bytes = (size_t)crn_utf8_encode(step->code, mark);
   crn_text_clear(&run->spare);
   for (size_t i = 0; i < run->pieces.size; i++) CRN_TRY(metaspace_piece(run, step, &run->pieces.items[i], mark, mark_bytes));
-  swap_texts(run);
+  crn_run_swap_texts(run);
   if (!step->split) return CAIRN_OK;
   crn_pretokenizer split = {.kind = CRN_PRE_DELIMITER, .code = step->code, .behavior = CRN_BEHAVIOR_MERGED_WITH_NEXT};
   return split_pieces(run, &split);

@@ -4,44 +4,35 @@
 #include "text/tokenizer/regex_syntax.h"
 #include "text/tokenizer/text.h"
 
-static cairn_status broken(const crn_regex_source *in, const char *problem) {
-  return CRN_FAIL(CORRUPT, "%s: pattern '%.200s': %s", in->what, in->begin, problem);
-}
-
-static bool at(const crn_regex_source *in, const char *text) {
-  size_t n = strlen(text);
-  return (size_t)(in->end - in->at) >= n && !memcmp(in->at, text, n);
-}
-
 static bool at_set_escape(const crn_regex_source *in) {
   return in->at + 1 < in->end && in->at[0] == '\\' && in->at[1] && strchr("sSwWdDhHpP", in->at[1]);
 }
 
 static cairn_status read_code(crn_regex_source *in, uint32_t *out) {
-  if (in->at == in->end) return broken(in, "brackets are not closed");
+  if (in->at == in->end) return crn_regex_broken(in, "brackets are not closed");
   if (*in->at != '\\') {
     in->at += crn_code_at(in->at, out);
     return CAIRN_OK;
   }
-  if (++in->at == in->end) return broken(in, "a backslash at the end");
+  if (++in->at == in->end) return crn_regex_broken(in, "a backslash at the end");
   return crn_regex_escape_code(in, true, out);
 }
 
 static cairn_status read_range(crn_regex_source *in, crn_regex_set *set) {
   uint32_t first, last;
   CRN_TRY(read_code(in, &first));
-  bool range = at(in, "-") && in->at + 1 < in->end && in->at[1] != ']' && in->at[1] != '[' && !at(in, "-&&");
+  bool range = crn_regex_at(in, "-") && in->at + 1 < in->end && in->at[1] != ']' && in->at[1] != '[' && !crn_regex_at(in, "-&&");
   if (!range) return crn_regex_set_range(set, first, first);
   in->at++;
-  if (at_set_escape(in)) return broken(in, "a range ends in a set of characters");
+  if (at_set_escape(in)) return crn_regex_broken(in, "a range ends in a set of characters");
   CRN_TRY(read_code(in, &last));
-  if (last < first) return broken(in, "a range is upside down");
+  if (last < first) return crn_regex_broken(in, "a range is upside down");
   return crn_regex_set_range(set, first, last);
 }
 
 static cairn_status read_posix(crn_regex_source *in, crn_regex_set *set, bool *out_read) {
   *out_read = false;
-  if (!at(in, "[:")) return CAIRN_OK;
+  if (!crn_regex_at(in, "[:")) return CAIRN_OK;
   const char *name = in->at + 2, *end = name;
   while (end < in->end && ((*end >= 'a' && *end <= 'z') || *end == '^')) end++;
   if (in->end - end < 2 || end[0] != ':' || end[1] != ']') return CAIRN_OK;
@@ -75,10 +66,10 @@ static cairn_status read_union(crn_regex_source *in, int depth, crn_str *out, bo
   crn_regex_set set;
   cairn_status status = CAIRN_OK;
   crn_regex_set_initialize(&set, out->allocator);
-  while (status == CAIRN_OK && in->at < in->end && *in->at != ']' && !at(in, "&&")) status = read_item(in, depth, &set);
-  if (status == CAIRN_OK && in->at == in->end) status = broken(in, "brackets are not closed");
+  while (status == CAIRN_OK && in->at < in->end && *in->at != ']' && !crn_regex_at(in, "&&")) status = read_item(in, depth, &set);
+  if (status == CAIRN_OK && in->at == in->end) status = crn_regex_broken(in, "brackets are not closed");
   if (status == CAIRN_OK && !set.simple.size && !set.others.size) status = crn_regex_refuse(in, "an empty set of characters");
-  if (status == CAIRN_OK) status = crn_regex_set_write(&set, negated && !at(in, "&&"), out);
+  if (status == CAIRN_OK) status = crn_regex_set_write(&set, negated && !crn_regex_at(in, "&&"), out);
   crn_regex_set_deinitialize(&set);
   return status;
 }
@@ -90,7 +81,7 @@ static cairn_status read_parts(crn_regex_source *in, int depth, bool negated, cr
   bool several = false;
   crn_str_initialize(&part, out->allocator);
   CRN_TRY_GOTO(read_union(in, depth, &part, negated));
-  while (at(in, "&&")) {
+  while (crn_regex_at(in, "&&")) {
     CRN_TRY_GOTO(crn_str_printf(out, "%s(?=%s)", several ? "" : negated ? "(?:(?!(?:" : "(?:", part.data));
     several = true;
     in->at += 2;
@@ -108,14 +99,14 @@ done:
 cairn_status crn_regex_class(crn_regex_source *in, int depth, crn_str *out) {
   if (depth <= 0) return crn_regex_refuse(in, "brackets nested this deep");
   in->at++;
-  bool negated = at(in, "^");
+  bool negated = crn_regex_at(in, "^");
   if (negated) in->at++;
   // A closing bracket in the first place is a literal when another one follows.
-  if (at(in, "]") && memchr(in->at + 1, ']', (size_t)(in->end - in->at - 1))) {
+  if (crn_regex_at(in, "]") && memchr(in->at + 1, ']', (size_t)(in->end - in->at - 1))) {
     crn_str rest;
     crn_str_initialize(&rest, out->allocator);
     in->at++;
-    cairn_status status = at(in, "]") ? CAIRN_OK : read_parts(in, depth, false, &rest);
+    cairn_status status = crn_regex_at(in, "]") ? CAIRN_OK : read_parts(in, depth, false, &rest);
     if (status == CAIRN_OK && !rest.size) in->at++;
     if (status == CAIRN_OK) {
       status = rest.size ? crn_str_printf(out, negated ? "(?:(?!\\x{5d}|%s)(?s:.))" : "(?:\\x{5d}|%s)", rest.data)

@@ -30,8 +30,13 @@ cairn_status crn_regex_refuse(const crn_regex_source *in, const char *construct)
   return CRN_FAIL(UNSUPPORTED, "%s: pattern '%.200s' uses %s, which is not supported", in->what, in->begin, construct);
 }
 
-static cairn_status broken(const crn_regex_source *in, const char *problem) {
+cairn_status crn_regex_broken(const crn_regex_source *in, const char *problem) {
   return CRN_FAIL(CORRUPT, "%s: pattern '%.200s': %s", in->what, in->begin, problem);
+}
+
+bool crn_regex_at(const crn_regex_source *in, const char *text) {
+  size_t n = strlen(text);
+  return (size_t)(in->end - in->at) >= n && !memcmp(in->at, text, n);
 }
 
 static void start_atom(translation *t) {
@@ -41,11 +46,6 @@ static void start_atom(translation *t) {
 }
 
 static void no_atom(translation *t) { t->has_atom = t->quantified = false; }
-
-static bool at(const crn_regex_source *in, const char *text) {
-  size_t n = strlen(text);
-  return (size_t)(in->end - in->at) >= n && !memcmp(in->at, text, n);
-}
 
 // --- escapes -------------------------------------------------------------------------------------------------------------
 
@@ -68,7 +68,8 @@ static int read_digits(crn_regex_source *in, int base, int most, uint32_t *out) 
 
 static cairn_status read_braced(crn_regex_source *in, int base, uint32_t *out) {
   in->at++;
-  if (!read_digits(in, base, 8, out) || in->at == in->end || *in->at != '}') return broken(in, "a code in braces must be one number");
+  if (!read_digits(in, base, 8, out) || in->at == in->end || *in->at != '}')
+    return crn_regex_broken(in, "a code in braces must be one number");
   in->at++;
   return CAIRN_OK;
 }
@@ -90,7 +91,7 @@ cairn_status crn_regex_escape_code(crn_regex_source *in, bool in_brackets, uint3
   if (c == 'x') {
     CRN_TRY(read_hex(in, out));
   } else if (c == 'u') {
-    if (read_digits(in, 16, 4, out) != 4) return broken(in, "\\u needs four hexadecimal digits");
+    if (read_digits(in, 16, 4, out) != 4) return crn_regex_broken(in, "\\u needs four hexadecimal digits");
   } else if (c == 'o' && in->at < in->end && *in->at == '{') {
     CRN_TRY(read_braced(in, 8, out));
   } else if (c == '0' || (in_brackets && c >= '1' && c <= '7')) {
@@ -105,7 +106,7 @@ cairn_status crn_regex_escape_code(crn_regex_source *in, bool in_brackets, uint3
     in->at--;
     in->at += crn_code_at(in->at, out);
   }
-  return *out <= 0x10ffff && !(*out >= 0xd800 && *out <= 0xdfff) ? CAIRN_OK : broken(in, "a code is no character");
+  return *out <= 0x10ffff && !(*out >= 0xd800 && *out <= 0xdfff) ? CAIRN_OK : crn_regex_broken(in, "a code is no character");
 }
 
 cairn_status crn_regex_escape_property(crn_regex_source *in, bool in_brackets, crn_regex_set *set) {
@@ -166,7 +167,7 @@ static cairn_status put_literal(translation *t, uint32_t code) {
 
 static cairn_status escape(translation *t) {
   crn_regex_source *in = &t->in;
-  if (++in->at == in->end) return broken(in, "a backslash at the end");
+  if (++in->at == in->end) return crn_regex_broken(in, "a backslash at the end");
   char c = *in->at;
   crn_regex_set set;
   uint32_t code;
@@ -226,7 +227,7 @@ static cairn_status close_one(translation *t) {
 // Options that stand alone hold to the end of the enclosing group and make one group of all that follows.
 static cairn_status close_group(translation *t) {
   while (t->n_groups && t->groups[t->n_groups - 1].implicit) CRN_TRY(close_one(t));
-  if (!t->n_groups) return broken(&t->in, "a closing parenthesis too many");
+  if (!t->n_groups) return crn_regex_broken(&t->in, "a closing parenthesis too many");
   t->in.at++;
   return close_one(t);
 }
@@ -249,7 +250,7 @@ static cairn_status read_options(translation *t) {
       return crn_regex_refuse(in, "this kind of group");
     }
   }
-  if (in->at == in->end) return broken(in, "a group is not closed");
+  if (in->at == in->end) return crn_regex_broken(in, "a group is not closed");
   bool alone = *in->at++ == ')';
   // Ruby's m is what others call s; its line anchors are always on.
   snprintf(text, sizeof text, "%s", dot_all == 1 ? "s" : "");
@@ -268,7 +269,7 @@ static cairn_status read_options(translation *t) {
 static cairn_status open_named(translation *t, char close) {
   crn_regex_source *in = &t->in;
   const char *end = memchr(in->at, close, (size_t)(in->end - in->at));
-  if (!end || end == in->at) return broken(in, "a group name is not closed");
+  if (!end || end == in->at) return crn_regex_broken(in, "a group name is not closed");
   in->at = end + 1;
   return open_group(t, "(", false);
 }
@@ -276,23 +277,23 @@ static cairn_status open_named(translation *t, char close) {
 static cairn_status group_start(translation *t) {
   static const char *const same[] = {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!"};
   crn_regex_source *in = &t->in;
-  if (at(in, "(*")) return crn_regex_refuse(in, "callouts");
-  if (!at(in, "(?")) {
+  if (crn_regex_at(in, "(*")) return crn_regex_refuse(in, "callouts");
+  if (!crn_regex_at(in, "(?")) {
     in->at++;
     return open_group(t, "(", false);
   }
   for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
-    if (!at(in, same[i])) continue;
+    if (!crn_regex_at(in, same[i])) continue;
     in->at += strlen(same[i]);
     return open_group(t, same[i], false);
   }
-  if (at(in, "(?#")) {
+  if (crn_regex_at(in, "(?#")) {
     const char *end = memchr(in->at, ')', (size_t)(in->end - in->at));
-    if (!end) return broken(in, "a comment is not closed");
+    if (!end) return crn_regex_broken(in, "a comment is not closed");
     in->at = end + 1;
     return CAIRN_OK;
   }
-  bool quoted = at(in, "(?'"), named_group = quoted || at(in, "(?<");
+  bool quoted = crn_regex_at(in, "(?'"), named_group = quoted || crn_regex_at(in, "(?<");
   in->at += named_group ? 3 : 2;
   return named_group ? open_named(t, quoted ? '\'' : '>') : read_options(t);
 }
@@ -346,7 +347,7 @@ static cairn_status quantifier(translation *t) {
   } else {
     snprintf(text, sizeof text, "%c", *in->at++);
   }
-  if (!t->has_atom) return broken(in, "a quantifier has nothing to repeat");
+  if (!t->has_atom) return crn_regex_broken(in, "a quantifier has nothing to repeat");
   // A quantifier on a quantifier repeats the whole; PCRE2 wants the group spelled out.
   if (t->quantified) CRN_TRY(wrap_atom(t));
   CRN_TRY(crn_str_puts(t->out, text));
@@ -409,5 +410,5 @@ cairn_status crn_regex_translate(const char *pattern, size_t bytes, const char *
   translation t = {.in = {pattern, pattern, pattern + bytes, what}, .out = out};
   while (t.in.at < t.in.end) CRN_TRY(one(&t));
   while (t.n_groups && t.groups[t.n_groups - 1].implicit) CRN_TRY(close_one(&t));
-  return t.n_groups ? broken(&t.in, "a group is not closed") : CAIRN_OK;
+  return t.n_groups ? crn_regex_broken(&t.in, "a group is not closed") : CAIRN_OK;
 }

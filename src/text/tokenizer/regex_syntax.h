@@ -13,6 +13,10 @@ typedef struct crn_regex_source {
 
 /// UNSUPPORTED, naming the construct.
 cairn_status crn_regex_refuse(const crn_regex_source *in, const char *construct);
+/// CORRUPT, saying what is wrong with the syntax.
+cairn_status crn_regex_broken(const crn_regex_source *in, const char *problem);
+/// Whether the pattern goes on with a text.
+bool crn_regex_at(const crn_regex_source *in, const char *text);
 /// Reads the character an escape stands for; `at` is behind the backslash.
 cairn_status crn_regex_escape_code(crn_regex_source *in, bool in_brackets, uint32_t *out_code);
 /// Reads "p{name}" or "P{name}" into a set.

@@ -30,6 +30,12 @@ void crn_run_deinitialize(crn_run *run) {
   if (run->room) crn_regex_room_destroy(run->room);
 }
 
+void crn_run_swap_texts(crn_run *run) {
+  crn_text swap = run->text;
+  run->text = run->spare;
+  run->spare = swap;
+}
+
 cairn_status crn_run_push(crn_run *run, int32_t id) { return crn_vec_push(run->allocator, run->ids, id); }
 
 // Text between added tokens of the normalized text.

@@ -20,16 +20,6 @@ cairn_status crn_tokenizer_model_by_name(const char *name, crn_tokenizer_model *
 
 // --- checking --------------------------------------------------------------------------------------------------------
 
-static bool is_utf8(const char *p, size_t n) {
-  for (const char *end = p + n; p < end;) {
-    uint32_t code;
-    bool valid;
-    p += crn_utf8_decode(p, end, &code, &valid);
-    if (!valid) return false;
-  }
-  return true;
-}
-
 static cairn_status check_id(const crn_tokenizer_spec *s, const char *name, int32_t id, bool required) {
   if (required && id < 0) return CRN_FAIL(CORRUPT, "%s: a %s token is to be added, but there is no id for it", s->what, name);
   if (id >= 0 && (size_t)id >= s->n_tokens) {
@@ -48,7 +38,7 @@ static cairn_status check(const crn_tokenizer_spec *s) {
   if (!spm && s->n_merges && !s->merges) return CRN_FAIL(INVALID_ARGUMENT, "%s: there are no merges", s->what);
   for (size_t i = 0; i < s->n_tokens; i++) {
     // Decoders work on characters, so a token must be made of whole ones.
-    if (!is_utf8(s->tokens[i].data, s->tokens[i].bytes)) return CRN_FAIL(CORRUPT, "%s: token %zu is not UTF-8", s->what, i);
+    if (!crn_is_utf8(s->tokens[i].data, s->tokens[i].bytes)) return CRN_FAIL(CORRUPT, "%s: token %zu is not UTF-8", s->what, i);
     if (spm && isnan(s->scores[i])) return CRN_FAIL(CORRUPT, "%s: token %zu has no number as score", s->what, i);
   }
   CRN_TRY(check_id(s, "beginning-of-text", s->bos_id, s->add_bos));
@@ -67,13 +57,6 @@ static cairn_status load_vocab(crn_build *build, const crn_tokenizer_spec *s) {
   return status;
 }
 
-static cairn_status add_normalizer(crn_build *build, const crn_normalizer *n) {
-  cairn_tokenizer *t = build->tokenizer;
-  CRN_TRY(crn_build_grow(build, (void **)&t->normalizers, t->n_normalizers, &t->normalizer_room, sizeof *n));
-  t->normalizers[t->n_normalizers++] = *n;
-  return CAIRN_OK;
-}
-
 static cairn_status add_merge(crn_build *build, const crn_token_text *merge, size_t rank) {
   const char *space = merge->bytes > 1 ? memchr(merge->data + 1, ' ', merge->bytes - 1) : NULL;
   if (!space) return CRN_FAIL(CORRUPT, "%s: merge %zu must be \"left right\"", build->what, rank);
@@ -88,7 +71,7 @@ static cairn_status make_bpe(crn_build *build, const crn_tokenizer_spec *s) {
   if (!split) return CRN_FAIL(UNSUPPORTED, "%s: pre-tokenizer '%.80s' is not known", s->what, pre);
   t->model.kind = CRN_MODEL_BPE;
   t->model.ignore_merges = split->ignore_merges;
-  if (split->compose) CRN_TRY(add_normalizer(build, &(crn_normalizer){.kind = CRN_NORMALIZER_NFC}));
+  if (split->compose) CRN_TRY(crn_normalizers_add(build, &(crn_normalizer){.kind = CRN_NORMALIZER_NFC}));
   for (size_t i = 0; i < sizeof split->patterns / sizeof *split->patterns && split->patterns[i]; i++) {
     CRN_TRY(crn_pretokenizers_add_split(build, split->patterns[i]));
   }
@@ -110,8 +93,8 @@ static cairn_status make_spm(crn_build *build, const crn_tokenizer_spec *s) {
   memcpy(scores, s->scores, s->n_tokens * sizeof *scores);
   t->model.float_scores = scores;
   CRN_TRY(crn_build_regex(build, " ", 1, true, &spaces.regex));
-  if (s->add_space_prefix) CRN_TRY(add_normalizer(build, &prepend));
-  CRN_TRY(add_normalizer(build, &spaces));
+  if (s->add_space_prefix) CRN_TRY(crn_normalizers_add(build, &prepend));
+  CRN_TRY(crn_normalizers_add(build, &spaces));
   crn_model_find_bytes(t);
   return crn_decoders_add_spm(build, s->add_space_prefix);
 }

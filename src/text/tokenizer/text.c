@@ -96,3 +96,13 @@ bool crn_is_ascii(const char *text, size_t n) {
   }
   return true;
 }
+
+bool crn_is_utf8(const char *text, size_t n) {
+  for (const char *p = text, *end = text + n; p < end;) {
+    uint32_t code;
+    bool valid;
+    p += crn_utf8_decode(p, end, &code, &valid);
+    if (!valid) return false;
+  }
+  return true;
+}

@@ -61,5 +61,6 @@ int crn_code_at(const char *p, uint32_t *out_code);
 /// Bytes of the character that starts with this byte.
 int crn_code_bytes(unsigned char first);
 bool crn_is_ascii(const char *text, size_t n);
+bool crn_is_utf8(const char *text, size_t n);
 
 #endif

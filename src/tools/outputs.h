@@ -1,0 +1,17 @@
+/// Checks of places to write to, made before the work whose result goes there.
+#ifndef CRN_TOOLS_OUTPUTS_H
+#define CRN_TOOLS_OUTPUTS_H
+
+#include "base/status.h"
+
+/// Whether a file can be created (or replaced) at `path`. `option` names where the path came from: "--out". NULL is fine.
+/// Nothing is created. Errors: NOT_FOUND (the folder is missing), IO.
+cairn_status crn_output_check_file(const char *option, const char *path);
+/// The same for a folder that is created, with its parents, when it is absent.
+cairn_status crn_output_check_directory(const char *option, const char *path);
+
+/// Refuses an output that would replace the file `input`, or that lies in the folder `input` (a bundle, an asset, or the
+/// asset whose main.mlirb it is). NULLs are fine. Errors: INVALID_ARGUMENT naming both.
+cairn_status crn_output_check_apart(const char *option, const char *path, const char *input);
+
+#endif
