@@ -13,8 +13,8 @@ struct crn_scratch {
 
 typedef struct crn_kernel_args {
   crn_op_id id;
-  int mode;               ///< the enum attribute of ops that have one
-  const crn_attr *attrs;  ///< a composite's op_attrs, else NULL
+  int mode;                        ///< the enum attribute of ops that have one
+  const crn_attr *attrs;           ///< a composite's op_attrs, else NULL
   const char *const *input_names;  ///< a composite's operand names, else NULL
   int n_operands;
   const crn_tensor *operands;  ///< any strides; `packed` only where the kernel asks for it (see crn_kernel_takes_packed)
@@ -37,5 +37,9 @@ crn_kernel_fn crn_ref_kernel_of(crn_op_id id);
 crn_view_fn crn_ref_view_of(crn_op_id id);
 /// Whether the kernel reads packed sub-byte operands itself; otherwise the executor unpacks them first.
 bool crn_kernel_takes_packed(crn_op_id id);
+
+/// The window of `base` that the bounds of a slice_update (operands 1 to 3) describe, checked against the shape and type of
+/// the update (operand 4). `args` may have another operand 0: the executor updates states in place.
+cairn_status crn_ref_slice_window(const crn_kernel_args *args, crn_tensor *base, crn_tensor *out_window);
 
 #endif

@@ -7,8 +7,6 @@
 #include "base/log.h"
 #include "execute/run.h"
 
-cairn_status crn_ref_slice_window(const crn_kernel_args *args, crn_tensor *in_out_base, crn_tensor *out_window);
-
 static size_t tensor_bytes(const crn_tensor *t) { return (size_t)crn_tensor_count(t) * cairn_dtype_bytes(t->dtype); }
 
 cairn_status crn_run_read(crn_workspace *w, const crn_step *s) {

@@ -18,10 +18,6 @@
 #include "backend/cpu/ref/views.def"
 #undef VIEW
 
-/// The window of `base` that the bounds of a slice_update (operands 1 to 3) describe, checked against the shape and type of
-/// the update (operand 4). `args` may have another operand 0: the executor updates states in place.
-cairn_status crn_ref_slice_window(const crn_kernel_args *args, crn_tensor *base, crn_tensor *out_window);
-
 /// The operands as inference sees them, to read index vectors with the same checks and messages.
 static inline crn_infer_args crn_ref_operands(const crn_kernel_args *args) {
   return (crn_infer_args){
