@@ -23,23 +23,33 @@ cairn_status crn_tmpl_expression_children(tmpl_node *node, tmpl_visit_fn visit, 
     case TMPL_N_CONCAT:
     case TMPL_N_COMPARE:
     case TMPL_N_AND:
-    case TMPL_N_OR: return visit_all(&node->list.nodes, visit, self);
+    case TMPL_N_OR:
+      return visit_all(&node->list.nodes, visit, self);
     case TMPL_N_NOT:
     case TMPL_N_NEGATE:
-    case TMPL_N_PLUS: return visit(self, node->operand);
+    case TMPL_N_PLUS:
+      return visit(self, node->operand);
     case TMPL_N_CONDITION:
       CRN_TRY(visit(self, node->condition.test));
       CRN_TRY(visit(self, node->condition.then));
       return visit_one(node->condition.otherwise, visit, self);
-    case TMPL_N_CALL: CRN_TRY(visit(self, node->call.callee)); return visit_args(&node->call.args, visit, self);
+    case TMPL_N_CALL:
+      CRN_TRY(visit(self, node->call.callee));
+      return visit_args(&node->call.args, visit, self);
     case TMPL_N_FILTER:
-    case TMPL_N_TEST: CRN_TRY(visit_one(node->apply.operand, visit, self)); return visit_args(&node->apply.args, visit, self);
-    case TMPL_N_ATTRIBUTE: return visit(self, node->attribute.object);
-    case TMPL_N_ITEM: CRN_TRY(visit(self, node->item.object)); return visit(self, node->item.index);
+    case TMPL_N_TEST:
+      CRN_TRY(visit_one(node->apply.operand, visit, self));
+      return visit_args(&node->apply.args, visit, self);
+    case TMPL_N_ATTRIBUTE:
+      return visit(self, node->attribute.object);
+    case TMPL_N_ITEM:
+      CRN_TRY(visit(self, node->item.object));
+      return visit(self, node->item.index);
     case TMPL_N_SLICE:
       CRN_TRY(visit_one(node->slice.start, visit, self));
       CRN_TRY(visit_one(node->slice.stop, visit, self));
       return visit_one(node->slice.step, visit, self);
-    default: return CAIRN_OK;
+    default:
+      return CAIRN_OK;
   }
 }

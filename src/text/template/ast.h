@@ -111,7 +111,7 @@ typedef struct tmpl_function {
   const tmpl_str *name;  ///< NULL: a call block
   tmpl_nodes params;     ///< names
   int *param_slots;
-  tmpl_nodes defaults;   ///< of the last parameters
+  tmpl_nodes defaults;  ///< of the last parameters
   tmpl_nodes body;
   tmpl_scope scope;
   int n_slots;

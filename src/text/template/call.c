@@ -103,7 +103,8 @@ cairn_status crn_tmpl_bind(tmpl_render *r, const char *what, const char *params,
     const tmpl_str *name = args->names[i];
     int at = find_param(params, name);
     if (positional_only || at < 0) return crn_tmpl_fail(r, "%s takes no keyword argument '%.*s'", what, (int)name->size, name->data);
-    if (argv[at].type != TMPL_MISSING) return crn_tmpl_fail(r, "%s got multiple values for argument '%.*s'", what, (int)name->size, name->data);
+    if (argv[at].type != TMPL_MISSING)
+      return crn_tmpl_fail(r, "%s got multiple values for argument '%.*s'", what, (int)name->size, name->data);
     argv[at] = args->keywords[i];
   }
   for (int i = 0; i < n_required; i++) {
@@ -303,13 +304,21 @@ static cairn_status call_block(tmpl_render *r, tmpl_value v, const tmpl_args *ar
 
 cairn_status crn_tmpl_call(tmpl_render *r, tmpl_value callee, const tmpl_args *args, tmpl_value *out) {
   switch (callee.type) {
-    case TMPL_MACRO: return crn_tmpl_call_macro(r, callee.macro, args, out);
-    case TMPL_METHOD: return call_method(r, callee.method, args, out);
-    case TMPL_FUNCTION: return callee.function->call(r, args, out);
-    case TMPL_LOOP: return call_loop(r, callee.loop, args, out);
-    case TMPL_JOINER: return call_joiner(r, callee.joiner, args, out);
-    case TMPL_BLOCK: return call_block(r, callee, args, out);
-    case TMPL_UNDEFINED: return crn_tmpl_undefined_fail(r, callee);
-    default: return crn_tmpl_fail(r, "'%s' object is not callable", crn_tmpl_type_name(callee));
+    case TMPL_MACRO:
+      return crn_tmpl_call_macro(r, callee.macro, args, out);
+    case TMPL_METHOD:
+      return call_method(r, callee.method, args, out);
+    case TMPL_FUNCTION:
+      return callee.function->call(r, args, out);
+    case TMPL_LOOP:
+      return call_loop(r, callee.loop, args, out);
+    case TMPL_JOINER:
+      return call_joiner(r, callee.joiner, args, out);
+    case TMPL_BLOCK:
+      return call_block(r, callee, args, out);
+    case TMPL_UNDEFINED:
+      return crn_tmpl_undefined_fail(r, callee);
+    default:
+      return crn_tmpl_fail(r, "'%s' object is not callable", crn_tmpl_type_name(callee));
   }
 }

@@ -11,9 +11,12 @@ static bool in_ranges(const code_range *ranges, size_t n, uint32_t code) {
   size_t low = 0, high = n;
   while (low < high) {
     size_t middle = (low + high) / 2;
-    if (code > ranges[middle].last) low = middle + 1;
-    else if (code < ranges[middle].first) high = middle;
-    else return true;
+    if (code > ranges[middle].last)
+      low = middle + 1;
+    else if (code < ranges[middle].first)
+      high = middle;
+    else
+      return true;
   }
   return false;
 }
@@ -44,17 +47,15 @@ bool crn_code_is_identifier(uint32_t code, bool first) {
   utf8proc_category_t c = category(code);
   if (is_letter(c) || c == UTF8PROC_CATEGORY_NL) return true;
   if (first) return code == 0x1885 || code == 0x1886;
-  return c == UTF8PROC_CATEGORY_MN || c == UTF8PROC_CATEGORY_MC || c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_PC ||
-         code == 0xb7 || code == 0x387 || (code >= 0x1369 && code <= 0x1371) || code == 0x19da;
+  return c == UTF8PROC_CATEGORY_MN || c == UTF8PROC_CATEGORY_MC || c == UTF8PROC_CATEGORY_ND || c == UTF8PROC_CATEGORY_PC || code == 0xb7 ||
+         code == 0x387 || (code >= 0x1369 && code <= 0x1371) || code == 0x19da;
 }
 
 bool crn_code_is_alpha(uint32_t code) { return is_letter(category(code)); }
 
 bool crn_code_is_decimal(uint32_t code) { return category(code) == UTF8PROC_CATEGORY_ND; }
 
-bool crn_code_is_digit(uint32_t code) {
-  return crn_code_is_decimal(code) || in_ranges(g_other_digits, COUNT(g_other_digits), code);
-}
+bool crn_code_is_digit(uint32_t code) { return crn_code_is_decimal(code) || in_ranges(g_other_digits, COUNT(g_other_digits), code); }
 
 bool crn_code_is_numeric(uint32_t code) {
   return is_number(category(code)) || in_ranges(g_numeric_letters, COUNT(g_numeric_letters), code);
@@ -88,11 +89,13 @@ bool crn_code_is_case_ignorable(uint32_t code) {
     case UTF8PROC_CATEGORY_ME:
     case UTF8PROC_CATEGORY_CF:
     case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_SK: return true;
-    default: break;
+    case UTF8PROC_CATEGORY_SK:
+      return true;
+    default:
+      break;
   }
-  static const uint32_t inside_words[] = {'\'', '.', ':', 0xb7, 0x387, 0x55f, 0x5f4, 0x2018, 0x2019, 0x2024, 0x2027,
-                                          0xfe13, 0xfe52, 0xfe55, 0xff07, 0xff0e, 0xff1a};
+  static const uint32_t inside_words[] = {'\'',   '.',    ':',    0xb7,   0x387,  0x55f,  0x5f4,  0x2018, 0x2019,
+                                          0x2024, 0x2027, 0xfe13, 0xfe52, 0xfe55, 0xff07, 0xff0e, 0xff1a};
   for (size_t i = 0; i < COUNT(inside_words); i++) {
     if (inside_words[i] == code) return true;
   }
@@ -105,8 +108,10 @@ static int map_many(const case_mapping *table, size_t n, uint32_t code, uint32_t
   size_t low = 0, high = n;
   while (low < high) {
     size_t middle = (low + high) / 2;
-    if (table[middle].code < code) low = middle + 1;
-    else high = middle;
+    if (table[middle].code < code)
+      low = middle + 1;
+    else
+      high = middle;
   }
   if (low == n || table[low].code != code) return 0;
   int count = 0;

@@ -90,18 +90,28 @@ static bool hash_value(tmpl_value v, int depth, uint64_t *out) {
   switch (v.type) {
     case TMPL_LIST:
     case TMPL_DICT:
-    case TMPL_MISSING: return false;
+    case TMPL_MISSING:
+      return false;
     case TMPL_VIEW:
       // Keys and items compare as sets do, values only with themselves.
       *out = mix((uint64_t)(uintptr_t)v.view);
       return v.view->kind == TMPL_VIEW_VALUES;
     case TMPL_UNDEFINED:
-    case TMPL_NONE: return true;
+    case TMPL_NONE:
+      return true;
     case TMPL_BOOL:
-    case TMPL_INT: *out = mix((uint64_t)tmpl_as_int(v)); return true;
-    case TMPL_FLOAT: *out = hash_double(v.d); return true;
-    case TMPL_STRING: *out = hash_bytes(v.s->data, v.s->size); return true;
-    case TMPL_RANGE: *out = mix(v.range->size ^ (uint64_t)(v.range->size ? v.range->start : 0)); return true;
+    case TMPL_INT:
+      *out = mix((uint64_t)tmpl_as_int(v));
+      return true;
+    case TMPL_FLOAT:
+      *out = hash_double(v.d);
+      return true;
+    case TMPL_STRING:
+      *out = hash_bytes(v.s->data, v.s->size);
+      return true;
+    case TMPL_RANGE:
+      *out = mix(v.range->size ^ (uint64_t)(v.range->size ? v.range->start : 0));
+      return true;
     case TMPL_TUPLE:
       if (depth > 100) return false;
       for (size_t i = 0; i < v.list->size; i++) {
@@ -110,7 +120,9 @@ static bool hash_value(tmpl_value v, int depth, uint64_t *out) {
         *out = mix(*out ^ h);
       }
       return true;
-    default: *out = mix((uint64_t)(uintptr_t)v.block); return true;
+    default:
+      *out = mix((uint64_t)(uintptr_t)v.block);
+      return true;
   }
 }
 

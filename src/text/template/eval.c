@@ -109,8 +109,10 @@ static cairn_status eval_apply(tmpl_render *r, const tmpl_node *node, tmpl_value
   tmpl_args args;
   const tmpl_str *name = node->apply.name;
   bool is_filter = node->kind == TMPL_N_FILTER;
-  if (node->apply.operand) CRN_TRY(crn_tmpl_eval(r, node->apply.operand, &v));
-  else v = r->block_text;
+  if (node->apply.operand)
+    CRN_TRY(crn_tmpl_eval(r, node->apply.operand, &v));
+  else
+    v = r->block_text;
   CRN_TRY(crn_tmpl_eval_args(r, &node->apply.args, &args));
   r->line = node->line;
   if (is_filter && node->apply.filter) return crn_tmpl_filter_apply(r, node->apply.filter, v, &args, out);
@@ -160,23 +162,36 @@ static cairn_status eval_unary(tmpl_render *r, const tmpl_node *node, tmpl_value
 static cairn_status eval_composite(tmpl_render *r, const tmpl_node *node, tmpl_value *out) {
   switch (node->kind) {
     case TMPL_N_TUPLE:
-    case TMPL_N_LIST_LITERAL: return eval_list(r, node, out);
-    case TMPL_N_DICT_LITERAL: return eval_dict(r, node, out);
-    case TMPL_N_CHAIN: return eval_chain(r, node, out);
-    case TMPL_N_CONCAT: return eval_concat(r, node, out);
-    case TMPL_N_COMPARE: return eval_compare(r, node, out);
+    case TMPL_N_LIST_LITERAL:
+      return eval_list(r, node, out);
+    case TMPL_N_DICT_LITERAL:
+      return eval_dict(r, node, out);
+    case TMPL_N_CHAIN:
+      return eval_chain(r, node, out);
+    case TMPL_N_CONCAT:
+      return eval_concat(r, node, out);
+    case TMPL_N_COMPARE:
+      return eval_compare(r, node, out);
     case TMPL_N_AND:
-    case TMPL_N_OR: return eval_logic(r, node, out);
+    case TMPL_N_OR:
+      return eval_logic(r, node, out);
     case TMPL_N_NOT:
     case TMPL_N_NEGATE:
-    case TMPL_N_PLUS: return eval_unary(r, node, out);
-    case TMPL_N_CONDITION: return eval_condition(r, node, out);
-    case TMPL_N_CALL: return eval_call(r, node, out);
+    case TMPL_N_PLUS:
+      return eval_unary(r, node, out);
+    case TMPL_N_CONDITION:
+      return eval_condition(r, node, out);
+    case TMPL_N_CALL:
+      return eval_call(r, node, out);
     case TMPL_N_FILTER:
-    case TMPL_N_TEST: return eval_apply(r, node, out);
-    case TMPL_N_ATTRIBUTE: return eval_attribute(r, node, out);
-    case TMPL_N_ITEM: return eval_item(r, node, out);
-    default: return CRN_FAIL(INTERNAL, "node %d is no expression", (int)node->kind);
+    case TMPL_N_TEST:
+      return eval_apply(r, node, out);
+    case TMPL_N_ATTRIBUTE:
+      return eval_attribute(r, node, out);
+    case TMPL_N_ITEM:
+      return eval_item(r, node, out);
+    default:
+      return CRN_FAIL(INTERNAL, "node %d is no expression", (int)node->kind);
   }
 }
 

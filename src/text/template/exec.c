@@ -19,8 +19,10 @@ cairn_status crn_tmpl_enter_scope(tmpl_render *r, const tmpl_scope *scope) {
   for (int i = 0; i < scope->n_loads; i++) {
     const tmpl_load *load = &scope->loads[i];
     tmpl_value v = tmpl_missing();
-    if (load->kind == TMPL_LOAD_RESOLVE) v = resolve_variable(r, load->name);
-    else if (load->kind == TMPL_LOAD_ALIAS) v = *crn_tmpl_slot(r, load->from);
+    if (load->kind == TMPL_LOAD_RESOLVE)
+      v = resolve_variable(r, load->name);
+    else if (load->kind == TMPL_LOAD_ALIAS)
+      v = *crn_tmpl_slot(r, load->from);
     r->frame->slots[load->slot] = v;
   }
   return CAIRN_OK;
@@ -414,20 +416,35 @@ static cairn_status exec(tmpl_render *r, const tmpl_node *node) {
   r->line = node->line;
   CRN_TRY(crn_tmpl_steps(r, 1));
   switch (node->kind) {
-    case TMPL_N_OUTPUT: return exec_output(r, node);
-    case TMPL_N_FOR: return exec_for(r, node);
-    case TMPL_N_IF: return exec_if(r, node->branch);
-    case TMPL_N_SET: return exec_set(r, node);
-    case TMPL_N_SET_BLOCK: return exec_set_block(r, node);
-    case TMPL_N_MACRO: return exec_macro(r, node);
-    case TMPL_N_CALL_BLOCK: return exec_call_block(r, node);
-    case TMPL_N_FILTER_BLOCK: return exec_filter_block(r, node);
+    case TMPL_N_OUTPUT:
+      return exec_output(r, node);
+    case TMPL_N_FOR:
+      return exec_for(r, node);
+    case TMPL_N_IF:
+      return exec_if(r, node->branch);
+    case TMPL_N_SET:
+      return exec_set(r, node);
+    case TMPL_N_SET_BLOCK:
+      return exec_set_block(r, node);
+    case TMPL_N_MACRO:
+      return exec_macro(r, node);
+    case TMPL_N_CALL_BLOCK:
+      return exec_call_block(r, node);
+    case TMPL_N_FILTER_BLOCK:
+      return exec_filter_block(r, node);
     case TMPL_N_WITH:
-    case TMPL_N_SCOPE: return exec_with(r, node);
-    case TMPL_N_BLOCK: return exec_block(r, node->block);
-    case TMPL_N_BREAK: r->flow = TMPL_FLOW_BREAK; return CAIRN_OK;
-    case TMPL_N_CONTINUE: r->flow = TMPL_FLOW_CONTINUE; return CAIRN_OK;
-    default: return CRN_FAIL(INTERNAL, "node %d is no statement", (int)node->kind);
+    case TMPL_N_SCOPE:
+      return exec_with(r, node);
+    case TMPL_N_BLOCK:
+      return exec_block(r, node->block);
+    case TMPL_N_BREAK:
+      r->flow = TMPL_FLOW_BREAK;
+      return CAIRN_OK;
+    case TMPL_N_CONTINUE:
+      r->flow = TMPL_FLOW_CONTINUE;
+      return CAIRN_OK;
+    default:
+      return CRN_FAIL(INTERNAL, "node %d is no statement", (int)node->kind);
   }
 }
 

@@ -15,8 +15,8 @@ static inline bool tmpl_flag(tmpl_value v, bool otherwise) { return tmpl_given(v
 
 /// Looks up an attribute path such as "address.city" or 0 in an item.
 typedef struct tmpl_getter {
-  tmpl_items parts;  ///< names and indexes
-  bool fold_case;    ///< strings are compared in lower case
+  tmpl_items parts;      ///< names and indexes
+  bool fold_case;        ///< strings are compared in lower case
   tmpl_value otherwise;  ///< in place of undefined values, unless MISSING
 } tmpl_getter;
 

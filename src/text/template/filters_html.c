@@ -98,9 +98,12 @@ static cairn_status put_quoted(tmpl_render *r, tmpl_buffer *b, tmpl_value v, boo
     unsigned char c = (unsigned char)text.s->data[i];
     bool plain = (c < 0x80 && isalnum(c)) || (c && strchr("_.-~", c)) || (c == '/' && !query);
     char quoted[3] = {'%', hex[c >> 4], hex[c & 15]};
-    if (plain) CRN_TRY(crn_tmpl_putc(r, b, (char)c));
-    else if (c == ' ' && query) CRN_TRY(crn_tmpl_putc(r, b, '+'));
-    else CRN_TRY(crn_tmpl_put(r, b, quoted, 3));
+    if (plain)
+      CRN_TRY(crn_tmpl_putc(r, b, (char)c));
+    else if (c == ' ' && query)
+      CRN_TRY(crn_tmpl_putc(r, b, '+'));
+    else
+      CRN_TRY(crn_tmpl_put(r, b, quoted, 3));
   }
   return CAIRN_OK;
 }

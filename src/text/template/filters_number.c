@@ -38,7 +38,8 @@ FILTER_FN(int) {
   int64_t base;
   bool ok = false;
   double d;
-  CRN_TRY(crn_tmpl_arg_int(r, argv[1], 10, &base));
+  // A base that is none makes the text no integer, which is no error.
+  base = !tmpl_given(argv[1]) ? 10 : tmpl_is_integral(argv[1]) ? tmpl_as_int(argv[1]) : -1;
   if (v.type == TMPL_UNDEFINED) return crn_tmpl_undefined_fail(r, v);
   if (v.type == TMPL_STRING) {
     if (base != 0 && (base < 2 || base > 36)) base = -1;
@@ -63,9 +64,12 @@ FILTER_FN(float) {
   UNUSED_ARGS;
   double d;
   if (v.type == TMPL_UNDEFINED) return crn_tmpl_undefined_fail(r, v);
-  if (tmpl_is_number(v)) *out = tmpl_float(tmpl_as_double(v));
-  else if (v.type == TMPL_STRING && crn_tmpl_float_of_text(v.s->data, v.s->size, &d)) *out = tmpl_float(d);
-  else *out = tmpl_given(argv[0]) ? argv[0] : tmpl_float(0);
+  if (tmpl_is_number(v))
+    *out = tmpl_float(tmpl_as_double(v));
+  else if (v.type == TMPL_STRING && crn_tmpl_float_of_text(v.s->data, v.s->size, &d))
+    *out = tmpl_float(d);
+  else
+    *out = tmpl_given(argv[0]) ? argv[0] : tmpl_float(0);
   return CAIRN_OK;
 }
 
@@ -128,7 +132,8 @@ FILTER_FN(filesizeformat) {
   double bytes, base = binary ? 1024 : 1000, unit = base;
   char text[400];
   if (v.type == TMPL_UNDEFINED) return crn_tmpl_undefined_fail(r, v);
-  if (tmpl_is_number(v)) bytes = tmpl_as_double(v);
+  if (tmpl_is_number(v))
+    bytes = tmpl_as_double(v);
   else if (v.type != TMPL_STRING || !crn_tmpl_float_of_text(v.s->data, v.s->size, &bytes)) {
     return crn_tmpl_fail(r, "could not convert %s to float", crn_tmpl_type_name(v));
   }

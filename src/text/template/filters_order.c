@@ -130,16 +130,27 @@ static cairn_status sort_key(tmpl_render *r, const tmpl_getter *getters, size_t 
 static cairn_status make_getters(tmpl_render *r, tmpl_value attribute, bool fold_case, tmpl_getter **out, size_t *out_n) {
   tmpl_items names = {0};
   tmpl_str comma = {.data = ",", .size = 1, .chars = 1};
-  if (attribute.type == TMPL_STRING) CRN_TRY(crn_tmpl_text_split(r, attribute.s, &comma, -1, false, &names));
-  else CRN_TRY(crn_tmpl_items_push(r, &names, attribute));
+  if (attribute.type == TMPL_STRING)
+    CRN_TRY(crn_tmpl_text_split(r, attribute.s, &comma, -1, false, &names));
+  else
+    CRN_TRY(crn_tmpl_items_push(r, &names, attribute));
   CRN_TRY(crn_tmpl_alloc(r, names.used, sizeof **out, out));
   for (size_t i = 0; i < names.used; i++) CRN_TRY(crn_tmpl_getter_make(r, names.base[i], fold_case, &(*out)[i]));
   *out_n = names.used;
   return CAIRN_OK;
 }
 
+// Unlike other switches, the direction must be a number.
+static cairn_status read_direction(tmpl_render *r, tmpl_value v, bool *out_reverse) {
+  int64_t i;
+  CRN_TRY(crn_tmpl_arg_int(r, v, 0, &i));
+  *out_reverse = i != 0;
+  return CAIRN_OK;
+}
+
 FILTER_FN(sort) {
   UNUSED_ARGS;
+  bool reverse;
   tmpl_items items = {0}, keys = {0};
   tmpl_getter *getters;
   size_t n_getters;
@@ -150,13 +161,14 @@ FILTER_FN(sort) {
     CRN_TRY(sort_key(r, getters, n_getters, items.base[i], &key));
     CRN_TRY(crn_tmpl_items_push(r, &keys, key));
   }
-  CRN_TRY(crn_tmpl_sort(r, items.base, keys.base, items.used, tmpl_flag(argv[0], false)));
+  CRN_TRY(read_direction(r, argv[0], &reverse));
+  CRN_TRY(crn_tmpl_sort(r, items.base, keys.base, items.used, reverse));
   return crn_tmpl_list_finish(r, &items, TMPL_LIST, out);
 }
 
 FILTER_FN(dictsort) {
   UNUSED_ARGS;
-  bool by_value = false;
+  bool by_value = false, reverse;
   if (tmpl_given(argv[1])) {
     bool by_key = argv[1].type == TMPL_STRING && crn_tmpl_str_is(argv[1].s, "key");
     by_value = argv[1].type == TMPL_STRING && crn_tmpl_str_is(argv[1].s, "value");
@@ -172,13 +184,15 @@ FILTER_FN(dictsort) {
     CRN_TRY(crn_tmpl_items_push(r, &items, pair));
     CRN_TRY(crn_tmpl_items_push(r, &keys, key));
   }
-  CRN_TRY(crn_tmpl_sort(r, items.base, keys.base, items.used, tmpl_flag(argv[2], false)));
+  CRN_TRY(read_direction(r, argv[2], &reverse));
+  CRN_TRY(crn_tmpl_sort(r, items.base, keys.base, items.used, reverse));
   return crn_tmpl_list_finish(r, &items, TMPL_LIST, out);
 }
 
 // --- groups ------------------------------------------------------------------------------------------------------------------
 
-static cairn_status make_group(tmpl_render *r, const tmpl_getter *names, const tmpl_value *items, size_t n, tmpl_value key, tmpl_value *out) {
+static cairn_status make_group(tmpl_render *r, const tmpl_getter *names, const tmpl_value *items, size_t n, tmpl_value key,
+                               tmpl_value *out) {
   tmpl_value parts[2];
   tmpl_list *group;
   // Without regard to case, a group is called as its first item spells the name.

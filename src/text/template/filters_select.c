@@ -33,7 +33,8 @@ static cairn_status start(tmpl_render *r, each_state *st, cairn_status (*prepare
 
 static cairn_status next_mapped(tmpl_render *r, tmpl_iter *it, tmpl_value *out, bool *out_done);
 
-static cairn_status make(tmpl_render *r, tmpl_value v, const tmpl_args *all, tmpl_next_fn next, bool by_attribute, bool keep, tmpl_value *out) {
+static cairn_status make(tmpl_render *r, tmpl_value v, const tmpl_args *all, tmpl_next_fn next, bool by_attribute, bool keep,
+                         tmpl_value *out) {
   each_state *st;
   CRN_TRY(crn_tmpl_alloc(r, 1, sizeof *st, &st));
   *st = (each_state){.source = v, .args = *all, .by_attribute = by_attribute, .keep = keep};

@@ -148,8 +148,10 @@ FILTER_FN(truncate) {
   tmpl_value end = argv[2], head;
   size_t size, end_size;
   CRN_TRY(crn_tmpl_arg_int(r, argv[0], 255, &length));
-  if (argv[3].type == TMPL_NONE) leeway = 5;
-  else CRN_TRY(crn_tmpl_arg_int(r, argv[3], 5, &leeway));
+  if (argv[3].type == TMPL_NONE)
+    leeway = 5;
+  else
+    CRN_TRY(crn_tmpl_arg_int(r, argv[3], 5, &leeway));
   if (!tmpl_given(end)) CRN_TRY(crn_tmpl_str_borrow(r, "...", 3, &end));
   CRN_TRY(crn_tmpl_length(r, end, &end_size));
   if (length < (int64_t)end_size) return crn_tmpl_fail(r, "expected length >= %zu, got %lld", end_size, (long long)length);

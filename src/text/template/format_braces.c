@@ -144,8 +144,10 @@ static cairn_status convert(formatter *f, char conversion, tmpl_value *in_out) {
   if (!conversion) return CAIRN_OK;
   if (conversion == 's') return crn_tmpl_to_str(f->r, *in_out, in_out);
   if (conversion != 'r' && conversion != 'a') return crn_tmpl_fail(f->r, "Unknown conversion specifier '%c'", conversion);
-  if (conversion == 'a' && in_out->type == TMPL_STRING) CRN_TRY(crn_tmpl_put_quoted(f->r, &b, in_out->s->data, in_out->s->size, true));
-  else CRN_TRY(crn_tmpl_put_repr(f->r, &b, *in_out));
+  if (conversion == 'a' && in_out->type == TMPL_STRING)
+    CRN_TRY(crn_tmpl_put_quoted(f->r, &b, in_out->s->data, in_out->s->size, true));
+  else
+    CRN_TRY(crn_tmpl_put_repr(f->r, &b, *in_out));
   return crn_tmpl_str_finish(f->r, &b, in_out);
 }
 

@@ -90,15 +90,19 @@ static cairn_status parse_conversion(percent *f, tmpl_field *out, tmpl_value *ou
 static cairn_status put_text(percent *f, tmpl_field *field, tmpl_value v, tmpl_buffer *b) {
   tmpl_value text;
   tmpl_buffer shown = {0};
-  if (field->type == 'a' && v.type == TMPL_STRING) CRN_TRY(crn_tmpl_put_quoted(f->r, &shown, v.s->data, v.s->size, true));
-  else if (field->type == 's') CRN_TRY(crn_tmpl_put_str(f->r, &shown, v));
-  else CRN_TRY(crn_tmpl_put_repr(f->r, &shown, v));
+  if (field->type == 'a' && v.type == TMPL_STRING)
+    CRN_TRY(crn_tmpl_put_quoted(f->r, &shown, v.s->data, v.s->size, true));
+  else if (field->type == 's')
+    CRN_TRY(crn_tmpl_put_str(f->r, &shown, v));
+  else
+    CRN_TRY(crn_tmpl_put_repr(f->r, &shown, v));
   CRN_TRY(crn_tmpl_str_finish(f->r, &shown, &text));
   // What is put into safe HTML is escaped.
   bool safe = field->type == 's' && v.type == TMPL_STRING && v.s->markup;
   if (f->markup && !safe) CRN_TRY(crn_tmpl_escape(f->r, text, &text));
   size_t n = text.s->size;
-  if (field->precision >= 0 && (size_t)field->precision < crn_tmpl_str_chars(text.s)) n = crn_tmpl_str_offset(text.s, (size_t)field->precision);
+  if (field->precision >= 0 && (size_t)field->precision < crn_tmpl_str_chars(text.s))
+    n = crn_tmpl_str_offset(text.s, (size_t)field->precision);
   return crn_tmpl_put_padded(f->r, b, field, text.s->data, n);
 }
 
@@ -139,27 +143,35 @@ static cairn_status put_conversion(percent *f, tmpl_buffer *b) {
   tmpl_field field;
   tmpl_value v = tmpl_none();
   bool has_value;
+  if (f->p < f->end && *f->p == '%') {
+    f->p++;
+    return crn_tmpl_putc(f->r, b, '%');
+  }
   CRN_TRY(parse_conversion(f, &field, &v, &has_value));
-  if (field.type == '%') return crn_tmpl_putc(f->r, b, '%');
   if (!has_value) CRN_TRY(next_value(f, &v));
   switch (field.type) {
     case 's':
     case 'r':
-    case 'a': return put_text(f, &field, v, b);
-    case 'c': return put_character(f, &field, v, b);
+    case 'a':
+      return put_text(f, &field, v, b);
+    case 'c':
+      return put_character(f, &field, v, b);
     case 'd':
     case 'i':
     case 'u':
     case 'o':
     case 'x':
-    case 'X': return put_integer(f, &field, v, b);
+    case 'X':
+      return put_integer(f, &field, v, b);
     case 'e':
     case 'E':
     case 'f':
     case 'F':
     case 'g':
-    case 'G': return put_float(f, &field, v, b);
-    default: return crn_tmpl_fail(f->r, "unsupported format character 0x%02x", (unsigned)(unsigned char)field.type);
+    case 'G':
+      return put_float(f, &field, v, b);
+    default:
+      return crn_tmpl_fail(f->r, "unsupported format character 0x%02x", (unsigned)(unsigned char)field.type);
   }
 }
 

@@ -34,7 +34,9 @@ cairn_status crn_tmpl_put_padded(tmpl_render *r, tmpl_buffer *b, const tmpl_fiel
 static size_t group_size(const tmpl_field *f) { return f->type == 'b' || f->type == 'o' || f->type == 'x' || f->type == 'X' ? 4 : 3; }
 
 // How many characters `digits` digits take with separators.
-static size_t grouped_size(const tmpl_field *f, size_t digits) { return f->grouping && digits ? digits + (digits - 1) / group_size(f) : digits; }
+static size_t grouped_size(const tmpl_field *f, size_t digits) {
+  return f->grouping && digits ? digits + (digits - 1) / group_size(f) : digits;
+}
 
 static cairn_status put_grouped(tmpl_render *r, tmpl_buffer *b, const tmpl_field *f, size_t zeros, const char *digits, size_t n) {
   size_t total = zeros + n;
@@ -153,7 +155,7 @@ static cairn_status scan_size(tmpl_render *r, const char **in_out_p, const char 
 
 static cairn_status parse_spec(tmpl_render *r, const char *spec, size_t n, tmpl_field *f) {
   const char *p = spec, *end = spec + n;
-  *f = (tmpl_field){.fill = ' ', .sign = '-', .precision = -1};
+  *f = (tmpl_field){.fill = ' ', .precision = -1};
   if (p < end) {
     uint32_t code;
     const char *next = crn_tmpl_text_next(p, end, &code);
@@ -197,7 +199,8 @@ static cairn_status bad_type(tmpl_render *r, const tmpl_field *f, tmpl_value v) 
 
 static cairn_status put_text_field(tmpl_render *r, tmpl_buffer *b, tmpl_field *f, tmpl_value v) {
   if (f->type && f->type != 's') return bad_type(r, f, v);
-  if (f->sign != '-' || f->alternate || f->no_negative_zero || f->grouping || f->align == '=') return crn_tmpl_fail(r, "format not allowed in string format specifier");
+  if (f->sign || f->alternate || f->no_negative_zero || f->grouping || f->align == '=')
+    return crn_tmpl_fail(r, "format not allowed in string format specifier");
   if (!f->align || f->align == '0') f->align = '<';
   size_t n = v.s->size, chars = crn_tmpl_str_chars(v.s);
   if (f->precision >= 0 && (size_t)f->precision < chars) n = crn_tmpl_str_offset(v.s, (size_t)f->precision);
@@ -220,7 +223,7 @@ static cairn_status put_number_field(tmpl_render *r, tmpl_buffer *b, tmpl_field 
     char text[4];
     if (value < 0 || value > 0x10ffff) return crn_tmpl_fail(r, "%%c arg not in range(0x110000)");
     // A character is text: it stands on the left unless asked otherwise.
-    if (f->align == '>' ) f->align = '<';
+    if (f->align == '>') f->align = '<';
     return crn_tmpl_put_padded(r, b, f, text, (size_t)crn_utf8_encode((uint32_t)value, text));
   }
   if (f->type && !strchr("dboxX", f->type)) return bad_type(r, f, v);

@@ -5,15 +5,15 @@
 #include "text/template/render.h"
 
 typedef struct tmpl_field {
-  uint32_t fill;    ///< a code point
-  char align;       ///< '<', '>', '^', '=' (padding behind the sign)
-  char sign;        ///< '-', '+' or ' '
-  bool alternate;   ///< '#'
+  uint32_t fill;          ///< a code point
+  char align;             ///< '<', '>', '^', '=' (padding behind the sign)
+  char sign;              ///< '-', '+' or ' '; 0: none asked for
+  bool alternate;         ///< '#'
   bool no_negative_zero;  ///< 'z'
   int64_t width;
-  char grouping;    ///< ',' or '_', or 0
+  char grouping;      ///< ',' or '_', or 0
   int64_t precision;  ///< -1: none
-  char type;        ///< 0: none
+  char type;          ///< 0: none
 } tmpl_field;
 
 /// The widest field and the highest precision a template may ask for.

@@ -11,12 +11,23 @@ cairn_status crn_tmpl_put_escaped(tmpl_render *r, tmpl_buffer *b, const char *te
   for (size_t i = 0; i < n; i++) {
     const char *to;
     switch (text[i]) {
-      case '&': to = "&amp;"; break;
-      case '<': to = "&lt;"; break;
-      case '>': to = "&gt;"; break;
-      case '\'': to = "&#39;"; break;
-      case '"': to = "&#34;"; break;
-      default: continue;
+      case '&':
+        to = "&amp;";
+        break;
+      case '<':
+        to = "&lt;";
+        break;
+      case '>':
+        to = "&gt;";
+        break;
+      case '\'':
+        to = "&#39;";
+        break;
+      case '"':
+        to = "&#34;";
+        break;
+      default:
+        continue;
     }
     CRN_TRY(crn_tmpl_put(r, b, text + plain, i - plain));
     CRN_TRY(crn_tmpl_puts(r, b, to));
@@ -83,8 +94,10 @@ static int find_entity(const char *name, size_t n) {
     int order = strncmp(g_entities[middle].name, name, n);
     if (!order && g_entities[middle].name[n]) order = 1;
     if (!order) return middle;
-    if (order < 0) low = middle + 1;
-    else high = middle;
+    if (order < 0)
+      low = middle + 1;
+    else
+      high = middle;
   }
   return -1;
 }
@@ -121,8 +134,10 @@ cairn_status crn_tmpl_put_unescaped(tmpl_render *r, tmpl_buffer *b, const char *
     bool numbered = amp + 1 < end && amp[1] == '#';
     size_t used = numbered ? scan_number(amp + 2, end, &code) : scan_name(amp + 1, end, &code);
     p = amp + 1 + numbered + used;
-    if (!used) CRN_TRY(crn_tmpl_put(r, b, amp, (size_t)(p - amp)));
-    else CRN_TRY(numbered ? put_numbered(r, b, code) : crn_tmpl_put_code(r, b, code));
+    if (!used)
+      CRN_TRY(crn_tmpl_put(r, b, amp, (size_t)(p - amp)));
+    else
+      CRN_TRY(numbered ? put_numbered(r, b, code) : crn_tmpl_put_code(r, b, code));
   }
   return CAIRN_OK;
 }

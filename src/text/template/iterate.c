@@ -67,16 +67,25 @@ static cairn_status next_of_loop(tmpl_render *r, tmpl_iter *it, tmpl_value *out,
 
 static tmpl_next_fn next_function(tmpl_value v) {
   switch (v.type) {
-    case TMPL_UNDEFINED: return next_nothing;
-    case TMPL_STRING: return next_char;
+    case TMPL_UNDEFINED:
+      return next_nothing;
+    case TMPL_STRING:
+      return next_char;
     case TMPL_LIST:
-    case TMPL_TUPLE: return next_item;
-    case TMPL_DICT: return next_key;
-    case TMPL_VIEW: return next_of_view;
-    case TMPL_RANGE: return next_number;
-    case TMPL_ITERATOR: return next_of_generator;
-    case TMPL_LOOP: return next_of_loop;
-    default: return NULL;
+    case TMPL_TUPLE:
+      return next_item;
+    case TMPL_DICT:
+      return next_key;
+    case TMPL_VIEW:
+      return next_of_view;
+    case TMPL_RANGE:
+      return next_number;
+    case TMPL_ITERATOR:
+      return next_of_generator;
+    case TMPL_LOOP:
+      return next_of_loop;
+    default:
+      return NULL;
   }
 }
 
@@ -131,15 +140,20 @@ cairn_status crn_tmpl_generator_make(tmpl_render *r, tmpl_next_fn next, const ch
 cairn_status crn_tmpl_item_at(tmpl_render *r, tmpl_value v, size_t at, tmpl_value *out) {
   switch (v.type) {
     case TMPL_LIST:
-    case TMPL_TUPLE: *out = v.list->items[at]; return CAIRN_OK;
-    case TMPL_RANGE: *out = tmpl_int(v.range->start + (int64_t)at * v.range->step); return CAIRN_OK;
+    case TMPL_TUPLE:
+      *out = v.list->items[at];
+      return CAIRN_OK;
+    case TMPL_RANGE:
+      *out = tmpl_int(v.range->start + (int64_t)at * v.range->step);
+      return CAIRN_OK;
     case TMPL_STRING: {
       size_t chars = crn_tmpl_str_chars(v.s);
       if (chars != v.s->size) CRN_TRY(crn_tmpl_work(r, v.s->size));
       size_t from = crn_tmpl_str_offset(v.s, at);
       return crn_tmpl_str_part(r, v.s, from, chars == v.s->size ? from + 1 : crn_tmpl_str_offset(v.s, at + 1), out);
     }
-    default: return crn_tmpl_fail(r, "'%s' object is not subscriptable", crn_tmpl_type_name(v));
+    default:
+      return crn_tmpl_fail(r, "'%s' object is not subscriptable", crn_tmpl_type_name(v));
   }
 }
 
@@ -148,13 +162,16 @@ static cairn_status next_backwards(tmpl_render *r, tmpl_iter *it, tmpl_value *ou
   if (*out_done) return CAIRN_OK;
   size_t at = --it->at;
   switch (it->source.type) {
-    case TMPL_DICT: *out = it->source.dict->items[at].key; return CAIRN_OK;
+    case TMPL_DICT:
+      *out = it->source.dict->items[at].key;
+      return CAIRN_OK;
     case TMPL_VIEW: {
       const tmpl_pair *pair = &it->source.view->dict->items[at];
       *out = it->source.view->kind == TMPL_VIEW_KEYS ? pair->key : pair->value;
       return it->source.view->kind == TMPL_VIEW_ITEMS ? crn_tmpl_pair_tuple(r, pair->key, pair->value, out) : CAIRN_OK;
     }
-    default: return crn_tmpl_item_at(r, it->source, at, out);
+    default:
+      return crn_tmpl_item_at(r, it->source, at, out);
   }
 }
 
@@ -163,14 +180,26 @@ cairn_status crn_tmpl_reversed(tmpl_render *r, tmpl_value v, tmpl_value *out, bo
   const char *name = "reversed";
   *out_ok = true;
   switch (v.type) {
-    case TMPL_UNDEFINED: return crn_tmpl_iter_make(r, next_nothing, name, v, NULL, out);
-    case TMPL_LIST: name = "list_reverseiterator"; break;
-    case TMPL_RANGE: name = "range_iterator"; break;
-    case TMPL_DICT: name = "dict_reversekeyiterator"; break;
-    case TMPL_VIEW: name = of_views[v.view->kind]; break;
+    case TMPL_UNDEFINED:
+      return crn_tmpl_iter_make(r, next_nothing, name, v, NULL, out);
+    case TMPL_LIST:
+      name = "list_reverseiterator";
+      break;
+    case TMPL_RANGE:
+      name = "range_iterator";
+      break;
+    case TMPL_DICT:
+      name = "dict_reversekeyiterator";
+      break;
+    case TMPL_VIEW:
+      name = of_views[v.view->kind];
+      break;
     case TMPL_TUPLE:
-    case TMPL_STRING: break;
-    default: *out_ok = false; return CAIRN_OK;
+    case TMPL_STRING:
+      break;
+    default:
+      *out_ok = false;
+      return CAIRN_OK;
   }
   size_t length;
   CRN_TRY(crn_tmpl_length(r, v, &length));

@@ -34,14 +34,25 @@ static cairn_status convert_dict(tmpl_render *r, const json_t *json, tmpl_value 
 
 static cairn_status convert(tmpl_render *r, const json_t *json, tmpl_value *out) {
   switch (json_typeof(json)) {
-    case JSON_OBJECT: return convert_dict(r, json, out);
-    case JSON_ARRAY: return convert_list(r, json, out);
-    case JSON_STRING: return convert_text(r, json_string_value(json), json_string_length(json), out);
-    case JSON_INTEGER: *out = tmpl_int(json_integer_value(json)); return CAIRN_OK;
-    case JSON_REAL: *out = tmpl_float(json_real_value(json)); return CAIRN_OK;
+    case JSON_OBJECT:
+      return convert_dict(r, json, out);
+    case JSON_ARRAY:
+      return convert_list(r, json, out);
+    case JSON_STRING:
+      return convert_text(r, json_string_value(json), json_string_length(json), out);
+    case JSON_INTEGER:
+      *out = tmpl_int(json_integer_value(json));
+      return CAIRN_OK;
+    case JSON_REAL:
+      *out = tmpl_float(json_real_value(json));
+      return CAIRN_OK;
     case JSON_TRUE:
-    case JSON_FALSE: *out = tmpl_bool(json_is_true(json)); return CAIRN_OK;
-    default: *out = tmpl_none(); return CAIRN_OK;
+    case JSON_FALSE:
+      *out = tmpl_bool(json_is_true(json));
+      return CAIRN_OK;
+    default:
+      *out = tmpl_none();
+      return CAIRN_OK;
   }
 }
 
@@ -52,8 +63,10 @@ cairn_status crn_tmpl_read_variables(tmpl_render *r, const char *json, size_t si
   if (!root) return CRN_FAIL(INVALID_ARGUMENT, "the variables of a template: line %d column %d: %s", e.line, e.column, e.text);
   tmpl_value v;
   cairn_status status;
-  if (json_is_object(root)) status = convert(r, root, &v);
-  else status = CRN_FAIL(INVALID_ARGUMENT, "the variables of a template must be a JSON object");
+  if (json_is_object(root))
+    status = convert(r, root, &v);
+  else
+    status = CRN_FAIL(INVALID_ARGUMENT, "the variables of a template must be a JSON object");
   json_decref(root);
   if (status == CAIRN_OK) *out = (tmpl_dict *)v.dict;
   return status;

@@ -32,14 +32,22 @@ static cairn_status put_escaped_code(writer *w, uint32_t code) {
 
 static const char *short_escape(uint32_t code) {
   switch (code) {
-    case '"': return "\\\"";
-    case '\\': return "\\\\";
-    case '\n': return "\\n";
-    case '\r': return "\\r";
-    case '\t': return "\\t";
-    case '\f': return "\\f";
-    case '\b': return "\\b";
-    default: return NULL;
+    case '"':
+      return "\\\"";
+    case '\\':
+      return "\\\\";
+    case '\n':
+      return "\\n";
+    case '\r':
+      return "\\r";
+    case '\t':
+      return "\\t";
+    case '\f':
+      return "\\f";
+    case '\b':
+      return "\\b";
+    default:
+      return NULL;
   }
 }
 
@@ -131,15 +139,23 @@ static cairn_status put_value(writer *w, tmpl_value v) {
   CRN_TRY(crn_tmpl_steps(w->r, 1));
   if (w->depth > MAX_JSON_DEPTH) return crn_tmpl_limit(w->r, "a value is nested too deeply to be written as JSON");
   switch (v.type) {
-    case TMPL_NONE: return crn_tmpl_puts(w->r, w->b, "null");
-    case TMPL_BOOL: return crn_tmpl_puts(w->r, w->b, v.b ? "true" : "false");
-    case TMPL_INT: return crn_tmpl_put_repr(w->r, w->b, v);
-    case TMPL_FLOAT: return put_float(w, v.d);
-    case TMPL_STRING: return put_text(w, v.s->data, v.s->size);
+    case TMPL_NONE:
+      return crn_tmpl_puts(w->r, w->b, "null");
+    case TMPL_BOOL:
+      return crn_tmpl_puts(w->r, w->b, v.b ? "true" : "false");
+    case TMPL_INT:
+      return crn_tmpl_put_repr(w->r, w->b, v);
+    case TMPL_FLOAT:
+      return put_float(w, v.d);
+    case TMPL_STRING:
+      return put_text(w, v.s->data, v.s->size);
     case TMPL_LIST:
-    case TMPL_TUPLE: return put_list(w, v.list);
-    case TMPL_DICT: return put_dict(w, v.dict);
-    default: return crn_tmpl_fail(w->r, "Object of type %s is not JSON serializable", crn_tmpl_type_name(v));
+    case TMPL_TUPLE:
+      return put_list(w, v.list);
+    case TMPL_DICT:
+      return put_dict(w, v.dict);
+    default:
+      return crn_tmpl_fail(w->r, "Object of type %s is not JSON serializable", crn_tmpl_type_name(v));
   }
 }
 

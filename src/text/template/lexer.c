@@ -8,10 +8,42 @@
 #include "text/template/literal.h"
 
 const char *crn_tmpl_token_name(tmpl_token_kind kind) {
-  static const char *const names[] = {
-      "end of template", "template text", "begin of statement block", "end of statement block", "begin of print statement",
-      "end of print statement", "name", "string", "integer", "float", "+", "-", "*", "/", "//", "%", "**", "~", "[", "]", "(", ")", "{", "}",
-      "==", "!=", ">", ">=", "<", "<=", "=", ".", ":", "|", ",", ";"};
+  static const char *const names[] = {"end of template",
+                                      "template text",
+                                      "begin of statement block",
+                                      "end of statement block",
+                                      "begin of print statement",
+                                      "end of print statement",
+                                      "name",
+                                      "string",
+                                      "integer",
+                                      "float",
+                                      "+",
+                                      "-",
+                                      "*",
+                                      "/",
+                                      "//",
+                                      "%",
+                                      "**",
+                                      "~",
+                                      "[",
+                                      "]",
+                                      "(",
+                                      ")",
+                                      "{",
+                                      "}",
+                                      "==",
+                                      "!=",
+                                      ">",
+                                      ">=",
+                                      "<",
+                                      "<=",
+                                      "=",
+                                      ".",
+                                      ":",
+                                      "|",
+                                      ",",
+                                      ";"};
   return names[kind];
 }
 
@@ -272,9 +304,12 @@ static cairn_status next_in_tag(tmpl_lexer *lx, tmpl_token *out) {
   if (lx->at >= lx->size) return CAIRN_OK;
   if (!lx->n_brackets) {
     size_t end = 0;
-    if (is_block) end = match_block_end(lx, lx->at, "%}");
-    else if (follows(lx, lx->at, "-}}")) end = skip_space(lx, lx->at + 3);
-    else if (follows(lx, lx->at, "}}")) end = lx->at + 2;
+    if (is_block)
+      end = match_block_end(lx, lx->at, "%}");
+    else if (follows(lx, lx->at, "-}}"))
+      end = skip_space(lx, lx->at + 3);
+    else if (follows(lx, lx->at, "}}"))
+      end = lx->at + 2;
     if (end) {
       out->kind = is_block ? TMPL_T_BLOCK_END : TMPL_T_VARIABLE_END;
       advance(lx, end);
@@ -312,18 +347,25 @@ cairn_status crn_tmpl_lexer_next(tmpl_lexer *lx, tmpl_token *out) {
     }
     bool any = false;
     switch (lx->state) {
-      case TMPL_LEX_ROOT: any = next_root(lx, out); break;
+      case TMPL_LEX_ROOT:
+        any = next_root(lx, out);
+        break;
       case TMPL_LEX_COMMENT:
         // Jinja does not miss the end of a comment or raw block that starts where the template ends.
-        if (lx->at == lx->size) lx->state = TMPL_LEX_ROOT;
-        else CRN_TRY(skip_comment(lx));
+        if (lx->at == lx->size)
+          lx->state = TMPL_LEX_ROOT;
+        else
+          CRN_TRY(skip_comment(lx));
         break;
       case TMPL_LEX_RAW:
-        if (lx->at == lx->size) lx->state = TMPL_LEX_ROOT;
-        else CRN_TRY(next_raw(lx, out, &any));
+        if (lx->at == lx->size)
+          lx->state = TMPL_LEX_ROOT;
+        else
+          CRN_TRY(next_raw(lx, out, &any));
         break;
       case TMPL_LEX_BLOCK:
-      case TMPL_LEX_VARIABLE: return next_in_tag(lx, out);
+      case TMPL_LEX_VARIABLE:
+        return next_in_tag(lx, out);
     }
     if (any) return CAIRN_OK;
   }

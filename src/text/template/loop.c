@@ -110,26 +110,45 @@ static cairn_status next_item(tmpl_render *r, tmpl_loop *loop, tmpl_value *out) 
 
 cairn_status crn_tmpl_loop_attribute(tmpl_render *r, tmpl_loop *loop, const tmpl_str *name, tmpl_value *out, bool *out_found) {
   static const tmpl_method_def cycle_def = {"cycle", cycle, NULL, 0}, changed_def = {"changed", changed, NULL, 0};
-  static const char *const names[] = {"index0", "index", "depth0", "depth", "first", "last", "length", "revindex",
-                                      "revindex0", "previtem", "nextitem", "cycle", "changed"};
+  static const char *const names[] = {"index0",   "index",     "depth0",   "depth",    "first", "last",   "length",
+                                      "revindex", "revindex0", "previtem", "nextitem", "cycle", "changed"};
   size_t which = 0, n = sizeof names / sizeof *names;
   while (which < n && !crn_tmpl_str_is(name, names[which])) which++;
   *out_found = which < n;
   switch (which) {
-    case 0: *out = tmpl_int(loop->index0); break;
-    case 1: *out = tmpl_int(loop->index0 + 1); break;
-    case 2: *out = tmpl_int(loop->depth0); break;
-    case 3: *out = tmpl_int(loop->depth0 + 1); break;
-    case 4: *out = tmpl_bool(loop->index0 == 0); break;
-    case 5: return is_last(r, loop, out);
-    case 6: return counted(r, loop, 0, out);
-    case 7: return counted(r, loop, loop->index0, out);
-    case 8: return counted(r, loop, loop->index0 + 1, out);
-    case 9: return previous_item(r, loop, out);
-    case 10: return next_item(r, loop, out);
-    case 11: return make_method(r, loop, &cycle_def, out);
-    case 12: return make_method(r, loop, &changed_def, out);
-    default: break;
+    case 0:
+      *out = tmpl_int(loop->index0);
+      break;
+    case 1:
+      *out = tmpl_int(loop->index0 + 1);
+      break;
+    case 2:
+      *out = tmpl_int(loop->depth0);
+      break;
+    case 3:
+      *out = tmpl_int(loop->depth0 + 1);
+      break;
+    case 4:
+      *out = tmpl_bool(loop->index0 == 0);
+      break;
+    case 5:
+      return is_last(r, loop, out);
+    case 6:
+      return counted(r, loop, 0, out);
+    case 7:
+      return counted(r, loop, loop->index0, out);
+    case 8:
+      return counted(r, loop, loop->index0 + 1, out);
+    case 9:
+      return previous_item(r, loop, out);
+    case 10:
+      return next_item(r, loop, out);
+    case 11:
+      return make_method(r, loop, &cycle_def, out);
+    case 12:
+      return make_method(r, loop, &changed_def, out);
+    default:
+      break;
   }
   return CAIRN_OK;
 }

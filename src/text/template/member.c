@@ -20,10 +20,10 @@ static cairn_status unsafe(tmpl_render *r, tmpl_value object, const tmpl_str *na
 
 // Attributes that every Python object has.
 static bool is_object_attribute(const tmpl_str *name) {
-  static const char *const names[] = {"__class__",  "__delattr__", "__dir__",      "__doc__",           "__eq__",      "__format__",
-                                      "__ge__",     "__getattribute__", "__gt__",  "__hash__",          "__init__",    "__init_subclass__",
-                                      "__le__",     "__lt__",      "__ne__",       "__new__",           "__reduce__",  "__reduce_ex__",
-                                      "__repr__",   "__setattr__", "__sizeof__",   "__str__",           "__subclasshook__"};
+  static const char *const names[] = {"__class__", "__delattr__",      "__dir__",    "__doc__",  "__eq__",          "__format__",
+                                      "__ge__",    "__getattribute__", "__gt__",     "__hash__", "__init__",        "__init_subclass__",
+                                      "__le__",    "__lt__",           "__ne__",     "__new__",  "__reduce__",      "__reduce_ex__",
+                                      "__repr__",  "__setattr__",      "__sizeof__", "__str__",  "__subclasshook__"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     if (crn_tmpl_str_is(name, names[i])) return true;
   }
@@ -70,7 +70,8 @@ static bool find_block(const tmpl_render *r, const tmpl_str *name, tmpl_value *o
 static cairn_status item_only(tmpl_render *r, tmpl_value object, tmpl_value key, tmpl_value *out, bool *out_found) {
   *out_found = false;
   switch (object.type) {
-    case TMPL_UNDEFINED: return crn_tmpl_undefined_fail(r, object);
+    case TMPL_UNDEFINED:
+      return crn_tmpl_undefined_fail(r, object);
     case TMPL_DICT: {
       const tmpl_pair *pair = crn_tmpl_dict_find(object.dict, key);
       *out_found = pair != NULL;
@@ -80,12 +81,14 @@ static cairn_status item_only(tmpl_render *r, tmpl_value object, tmpl_value key,
     case TMPL_LIST:
     case TMPL_TUPLE:
     case TMPL_STRING:
-    case TMPL_RANGE: break;
+    case TMPL_RANGE:
+      break;
     case TMPL_BLOCK:
       // `self` (no block) has the blocks as its items.
       if (!object.block && key.type == TMPL_STRING) *out_found = find_block(r, key.s, out);
       return CAIRN_OK;
-    default: return CAIRN_OK;
+    default:
+      return CAIRN_OK;
   }
   if (!tmpl_is_integral(key)) return CAIRN_OK;
   size_t length;
@@ -196,10 +199,14 @@ cairn_status crn_tmpl_slice(tmpl_render *r, tmpl_value object, tmpl_value start,
     case TMPL_STRING:
     case TMPL_LIST:
     case TMPL_TUPLE:
-    case TMPL_RANGE: break;
-    case TMPL_UNDEFINED: return crn_tmpl_undefined_fail(r, object);
-    case TMPL_DICT: return crn_tmpl_fail(r, "unhashable type: 'slice'");
-    default: return crn_tmpl_fail(r, "'%s' object is not subscriptable", crn_tmpl_type_name(object));
+    case TMPL_RANGE:
+      break;
+    case TMPL_UNDEFINED:
+      return crn_tmpl_undefined_fail(r, object);
+    case TMPL_DICT:
+      return crn_tmpl_fail(r, "unhashable type: 'slice'");
+    default:
+      return crn_tmpl_fail(r, "'%s' object is not subscriptable", crn_tmpl_type_name(object));
   }
   CRN_TRY(crn_tmpl_length(r, object, &length));
   CRN_TRY(slice_bounds(r, length, start, stop, step, &b));

@@ -42,16 +42,27 @@ static bool fits(const tmpl_method_def *def, tmpl_value object) {
 static const tmpl_method_def *find_def(tmpl_value object, const tmpl_str *name) {
   const tmpl_method_def *table;
   switch (object.type) {
-    case TMPL_STRING: table = g_str_methods; break;
-    case TMPL_DICT: table = g_dict_methods; break;
+    case TMPL_STRING:
+      table = g_str_methods;
+      break;
+    case TMPL_DICT:
+      table = g_dict_methods;
+      break;
     case TMPL_LIST:
     case TMPL_TUPLE:
-    case TMPL_RANGE: table = g_sequence_methods; break;
+    case TMPL_RANGE:
+      table = g_sequence_methods;
+      break;
     case TMPL_BOOL:
     case TMPL_INT:
-    case TMPL_FLOAT: table = g_number_methods; break;
-    case TMPL_CYCLER: table = g_cycler_methods; break;
-    default: return NULL;
+    case TMPL_FLOAT:
+      table = g_number_methods;
+      break;
+    case TMPL_CYCLER:
+      table = g_cycler_methods;
+      break;
+    default:
+      return NULL;
   }
   for (; table->name; table++) {
     if (crn_tmpl_str_is(name, table->name)) return fits(table, object) ? table : NULL;
@@ -64,18 +75,26 @@ static const tmpl_method_def *find_def(tmpl_value object, const tmpl_str *name) 
 static bool number_property(tmpl_value v, const tmpl_str *name, tmpl_value *out) {
   bool integral = tmpl_is_integral(v);
   tmpl_value self = integral ? tmpl_int(tmpl_as_int(v)) : v;
-  if (crn_tmpl_str_is(name, "real") || (integral && crn_tmpl_str_is(name, "numerator"))) *out = self;
-  else if (crn_tmpl_str_is(name, "imag")) *out = integral ? tmpl_int(0) : tmpl_float(0);
-  else if (integral && crn_tmpl_str_is(name, "denominator")) *out = tmpl_int(1);
-  else return false;
+  if (crn_tmpl_str_is(name, "real") || (integral && crn_tmpl_str_is(name, "numerator")))
+    *out = self;
+  else if (crn_tmpl_str_is(name, "imag"))
+    *out = integral ? tmpl_int(0) : tmpl_float(0);
+  else if (integral && crn_tmpl_str_is(name, "denominator"))
+    *out = tmpl_int(1);
+  else
+    return false;
   return true;
 }
 
 static bool range_property(const tmpl_range *range, const tmpl_str *name, tmpl_value *out) {
-  if (crn_tmpl_str_is(name, "start")) *out = tmpl_int(range->start);
-  else if (crn_tmpl_str_is(name, "stop")) *out = tmpl_int(range->stop);
-  else if (crn_tmpl_str_is(name, "step")) *out = tmpl_int(range->step);
-  else return false;
+  if (crn_tmpl_str_is(name, "start"))
+    *out = tmpl_int(range->start);
+  else if (crn_tmpl_str_is(name, "stop"))
+    *out = tmpl_int(range->stop);
+  else if (crn_tmpl_str_is(name, "step"))
+    *out = tmpl_int(range->step);
+  else
+    return false;
   return true;
 }
 
@@ -101,26 +120,36 @@ static cairn_status macro_property(tmpl_render *r, const tmpl_function *fn, cons
 }
 
 static bool cycler_property(const tmpl_cycler *cycler, const tmpl_str *name, tmpl_value *out) {
-  if (crn_tmpl_str_is(name, "current")) *out = cycler->items->items[cycler->at];
-  else if (crn_tmpl_str_is(name, "pos")) *out = tmpl_int((int64_t)cycler->at);
-  else if (crn_tmpl_str_is(name, "items")) *out = (tmpl_value){.type = TMPL_TUPLE, .list = cycler->items};
-  else return false;
+  if (crn_tmpl_str_is(name, "current"))
+    *out = cycler->items->items[cycler->at];
+  else if (crn_tmpl_str_is(name, "pos"))
+    *out = tmpl_int((int64_t)cycler->at);
+  else if (crn_tmpl_str_is(name, "items"))
+    *out = (tmpl_value){.type = TMPL_TUPLE, .list = cycler->items};
+  else
+    return false;
   return true;
 }
 
 static bool joiner_property(const tmpl_joiner *joiner, const tmpl_str *name, tmpl_value *out) {
-  if (crn_tmpl_str_is(name, "sep")) *out = joiner->separator;
-  else if (crn_tmpl_str_is(name, "used")) *out = tmpl_bool(joiner->used);
-  else return false;
+  if (crn_tmpl_str_is(name, "sep"))
+    *out = joiner->separator;
+  else if (crn_tmpl_str_is(name, "used"))
+    *out = tmpl_bool(joiner->used);
+  else
+    return false;
   return true;
 }
 
 // Tuples made by groupby name their parts.
 static bool group_property(const tmpl_list *list, const tmpl_str *name, tmpl_value *out) {
   if (!list->group) return false;
-  if (crn_tmpl_str_is(name, "grouper")) *out = list->items[0];
-  else if (crn_tmpl_str_is(name, "list")) *out = list->items[1];
-  else return false;
+  if (crn_tmpl_str_is(name, "grouper"))
+    *out = list->items[0];
+  else if (crn_tmpl_str_is(name, "list"))
+    *out = list->items[1];
+  else
+    return false;
   return true;
 }
 
@@ -129,13 +158,26 @@ static cairn_status find_property(tmpl_render *r, tmpl_value object, const tmpl_
   switch (object.type) {
     case TMPL_BOOL:
     case TMPL_INT:
-    case TMPL_FLOAT: *out_found = number_property(object, name, out); break;
-    case TMPL_TUPLE: *out_found = group_property(object.list, name, out); break;
-    case TMPL_RANGE: *out_found = range_property(object.range, name, out); break;
-    case TMPL_CYCLER: *out_found = cycler_property(object.cycler, name, out); break;
-    case TMPL_JOINER: *out_found = joiner_property(object.joiner, name, out); break;
-    case TMPL_MACRO: return macro_property(r, object.macro->function, name, out, out_found);
-    default: *out_found = false; break;
+    case TMPL_FLOAT:
+      *out_found = number_property(object, name, out);
+      break;
+    case TMPL_TUPLE:
+      *out_found = group_property(object.list, name, out);
+      break;
+    case TMPL_RANGE:
+      *out_found = range_property(object.range, name, out);
+      break;
+    case TMPL_CYCLER:
+      *out_found = cycler_property(object.cycler, name, out);
+      break;
+    case TMPL_JOINER:
+      *out_found = joiner_property(object.joiner, name, out);
+      break;
+    case TMPL_MACRO:
+      return macro_property(r, object.macro->function, name, out, out_found);
+    default:
+      *out_found = false;
+      break;
   }
   return CAIRN_OK;
 }

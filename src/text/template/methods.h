@@ -4,7 +4,7 @@
 
 #include "text/template/render.h"
 
-#define DECLARE(type, name)                                                                                                  \
+#define DECLARE(type, name) \
   cairn_status crn_tmpl_##type##_##name(tmpl_render *r, tmpl_value self, const tmpl_value *argv, const tmpl_args *all, tmpl_value *out);
 #define STR(name, params, n_required) DECLARE(str, name)
 #define DICT(name, params, n_required) DECLARE(dict, name)

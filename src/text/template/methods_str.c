@@ -13,10 +13,10 @@
 
 // --- case -----------------------------------------------------------------------------------------------------------------
 
-#define CASE_METHOD(name, how)                        \
-  STR_METHOD(name) {                                  \
-    UNUSED_ARGS;                                      \
-    return crn_tmpl_text_case(r, self.s, how, out);   \
+#define CASE_METHOD(name, how)                      \
+  STR_METHOD(name) {                                \
+    UNUSED_ARGS;                                    \
+    return crn_tmpl_text_case(r, self.s, how, out); \
   }
 
 CASE_METHOD(upper, TMPL_CASE_UPPER)

@@ -161,10 +161,10 @@ static cairn_status all_are(tmpl_render *r, const tmpl_str *s, bool (*is)(uint32
 
 static bool is_ascii(uint32_t code) { return code < 0x80; }
 
-#define CLASS_METHOD(name, is, if_empty)              \
-  STR_METHOD(name) {                                  \
-    UNUSED_ARGS;                                      \
-    return all_are(r, self.s, is, if_empty, out);     \
+#define CLASS_METHOD(name, is, if_empty)          \
+  STR_METHOD(name) {                              \
+    UNUSED_ARGS;                                  \
+    return all_are(r, self.s, is, if_empty, out); \
   }
 
 CLASS_METHOD(isalnum, crn_code_is_alphanumeric, false)

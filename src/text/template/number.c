@@ -204,10 +204,14 @@ static int digit_of(char c) {
 static int prefix_base(const char *p, size_t n) {
   if (n < 2 || p[0] != '0') return 0;
   switch (p[1] | 32) {
-    case 'b': return 2;
-    case 'o': return 8;
-    case 'x': return 16;
-    default: return 0;
+    case 'b':
+      return 2;
+    case 'o':
+      return 8;
+    case 'x':
+      return 16;
+    default:
+      return 0;
   }
 }
 

@@ -75,9 +75,15 @@ static cairn_status int_op(tmpl_render *r, tmpl_op op, int64_t a, int64_t b, tmp
   int64_t result = 0;
   bool overflows = false;
   switch (op) {
-    case TMPL_OP_ADD: overflows = __builtin_add_overflow(a, b, &result); break;
-    case TMPL_OP_SUB: overflows = __builtin_sub_overflow(a, b, &result); break;
-    case TMPL_OP_MUL: overflows = __builtin_mul_overflow(a, b, &result); break;
+    case TMPL_OP_ADD:
+      overflows = __builtin_add_overflow(a, b, &result);
+      break;
+    case TMPL_OP_SUB:
+      overflows = __builtin_sub_overflow(a, b, &result);
+      break;
+    case TMPL_OP_MUL:
+      overflows = __builtin_mul_overflow(a, b, &result);
+      break;
     case TMPL_OP_DIV:
       if (b == 0) return crn_tmpl_fail(r, "division by zero");
       *out = tmpl_float(divide(a, b));
@@ -91,7 +97,8 @@ static cairn_status int_op(tmpl_render *r, tmpl_op op, int64_t a, int64_t b, tmp
       if (b == 0) return crn_tmpl_fail(r, "integer modulo by zero");
       result = floor_mod(a, b);
       break;
-    default: return power(r, a, b, out);
+    default:
+      return power(r, a, b, out);
   }
   if (overflows) return overflow(r);
   *out = tmpl_int(result);
@@ -101,15 +108,29 @@ static cairn_status int_op(tmpl_render *r, tmpl_op op, int64_t a, int64_t b, tmp
 static cairn_status float_op(tmpl_render *r, tmpl_op op, double a, double b, tmpl_value *out) {
   double result = 0;
   if (b == 0 && (op == TMPL_OP_DIV || op == TMPL_OP_FLOORDIV || op == TMPL_OP_MOD)) {
-    return crn_tmpl_fail(r, op == TMPL_OP_DIV ? "float division by zero" : op == TMPL_OP_MOD ? "float modulo" : "float floor division by zero");
+    return crn_tmpl_fail(r, op == TMPL_OP_DIV   ? "float division by zero"
+                            : op == TMPL_OP_MOD ? "float modulo"
+                                                : "float floor division by zero");
   }
   switch (op) {
-    case TMPL_OP_ADD: result = a + b; break;
-    case TMPL_OP_SUB: result = a - b; break;
-    case TMPL_OP_MUL: result = a * b; break;
-    case TMPL_OP_DIV: result = a / b; break;
-    case TMPL_OP_FLOORDIV: result = float_floor_div(a, b); break;
-    case TMPL_OP_MOD: result = float_mod(a, b); break;
+    case TMPL_OP_ADD:
+      result = a + b;
+      break;
+    case TMPL_OP_SUB:
+      result = a - b;
+      break;
+    case TMPL_OP_MUL:
+      result = a * b;
+      break;
+    case TMPL_OP_DIV:
+      result = a / b;
+      break;
+    case TMPL_OP_FLOORDIV:
+      result = float_floor_div(a, b);
+      break;
+    case TMPL_OP_MOD:
+      result = float_mod(a, b);
+      break;
     default:
       if (a == 0 && b < 0) return crn_tmpl_fail(r, "0.0 cannot be raised to a negative power");
       if (a < 0 && isfinite(a) && isfinite(b) && b != floor(b)) return crn_tmpl_fail(r, "complex numbers are not supported");

@@ -1,4 +1,5 @@
-/// Shared by the two halves of the parser: statements (parser_stmt.c) and expressions (parser_expr.c).
+/// Shared by the parts of the parser: the token stream and nodes (parser.c), statements (parser_stmt.c), expressions
+/// (parser_expr.c) and their operands (parser_operand.c).
 #ifndef CRN_TEXT_TEMPLATE_PARSER_H
 #define CRN_TEXT_TEMPLATE_PARSER_H
 
@@ -16,7 +17,7 @@ typedef struct tmpl_parser {
   tmpl_token token;  ///< the current one
   tmpl_token ahead;
   bool has_ahead;
-  crn_map names;     ///< text → tmpl_str, so that equal names are one object
+  crn_map names;  ///< text → tmpl_str, so that equal names are one object
   int nesting;
   CRN_VEC(tmpl_block *) blocks;
 } tmpl_parser;
@@ -46,14 +47,18 @@ cairn_status crn_tmpl_nodes_finish(tmpl_parser *p, const tmpl_node_vec *vec, tmp
 /// One level of brackets or statements deeper; undone with `p->nesting--`. Errors: UNSUPPORTED.
 cairn_status crn_tmpl_parser_enter(tmpl_parser *p);
 
+/// Statements up to the end of the template.
+cairn_status crn_tmpl_parse_all(tmpl_parser *p, tmpl_nodes *out);
 cairn_status crn_tmpl_parse_expression(tmpl_parser *p, tmpl_node **out);
+/// A signed operand with everything that follows it, the operand of `**`.
+cairn_status crn_tmpl_parse_operand(tmpl_parser *p, tmpl_node **out);
 cairn_status crn_tmpl_parse_primary(tmpl_parser *p, bool with_namespace, tmpl_node **out);
 
 typedef struct tmpl_tuple_rules {
-  bool targets_only;        ///< names and literals, for assignments
-  bool no_condition;        ///< `a if b` is not part of it
-  bool with_namespace;      ///< ns.name is a target
-  bool parentheses;         ///< inside of ( ), where nothing at all is an empty tuple
+  bool targets_only;    ///< names and literals, for assignments
+  bool no_condition;    ///< `a if b` is not part of it
+  bool with_namespace;  ///< ns.name is a target
+  bool parentheses;     ///< inside of ( ), where nothing at all is an empty tuple
 } tmpl_tuple_rules;
 
 cairn_status crn_tmpl_parse_tuple(tmpl_parser *p, tmpl_tuple_rules rules, tmpl_node **out);

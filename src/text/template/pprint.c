@@ -145,8 +145,10 @@ static cairn_status put_wide_text(printer *p, const tmpl_str *s, int64_t indent,
     const tmpl_str *line = lines.base[i].s;
     int64_t size, last_width = i + 1 == lines.used ? width - allowance : width;
     CRN_TRY(quoted_size(p, line->data, line->size, &size));
-    if (size <= last_width) CRN_TRY(quoted(p, line->data, line->size, &chunks));
-    else CRN_TRY(break_line(p, line, width, last_width, &chunks));
+    if (size <= last_width)
+      CRN_TRY(quoted(p, line->data, line->size, &chunks));
+    else
+      CRN_TRY(break_line(p, line, width, last_width, &chunks));
   }
   bool several = chunks.used > 1;
   if (several && outermost) CRN_TRY(crn_tmpl_putc(p->r, p->b, '('));

@@ -10,17 +10,27 @@ bool crn_tmpl_truth(tmpl_value v) {
   switch (v.type) {
     case TMPL_MISSING:
     case TMPL_UNDEFINED:
-    case TMPL_NONE: return false;
-    case TMPL_BOOL: return v.b;
-    case TMPL_INT: return v.i != 0;
-    case TMPL_FLOAT: return v.d != 0;
-    case TMPL_STRING: return v.s->size != 0;
+    case TMPL_NONE:
+      return false;
+    case TMPL_BOOL:
+      return v.b;
+    case TMPL_INT:
+      return v.i != 0;
+    case TMPL_FLOAT:
+      return v.d != 0;
+    case TMPL_STRING:
+      return v.s->size != 0;
     case TMPL_LIST:
-    case TMPL_TUPLE: return v.list->size != 0;
-    case TMPL_DICT: return v.dict->size != 0;
-    case TMPL_RANGE: return v.range->size != 0;
-    case TMPL_VIEW: return v.view->dict->size != 0;
-    default: return true;
+    case TMPL_TUPLE:
+      return v.list->size != 0;
+    case TMPL_DICT:
+      return v.dict->size != 0;
+    case TMPL_RANGE:
+      return v.range->size != 0;
+    case TMPL_VIEW:
+      return v.view->dict->size != 0;
+    default:
+      return true;
   }
 }
 
@@ -33,23 +43,39 @@ bool crn_tmpl_is_sized(tmpl_value v) {
     case TMPL_DICT:
     case TMPL_RANGE:
     case TMPL_VIEW:
-    case TMPL_LOOP: return true;
-    default: return false;
+    case TMPL_LOOP:
+      return true;
+    default:
+      return false;
   }
 }
 
 cairn_status crn_tmpl_length(tmpl_render *r, tmpl_value v, size_t *out_length) {
   *out_length = 0;
   switch (v.type) {
-    case TMPL_UNDEFINED: return CAIRN_OK;
-    case TMPL_STRING: CRN_TRY(crn_tmpl_work(r, v.s->size)); *out_length = crn_tmpl_str_chars(v.s); return CAIRN_OK;
+    case TMPL_UNDEFINED:
+      return CAIRN_OK;
+    case TMPL_STRING:
+      CRN_TRY(crn_tmpl_work(r, v.s->size));
+      *out_length = crn_tmpl_str_chars(v.s);
+      return CAIRN_OK;
     case TMPL_LIST:
-    case TMPL_TUPLE: *out_length = v.list->size; return CAIRN_OK;
-    case TMPL_DICT: *out_length = v.dict->size; return CAIRN_OK;
-    case TMPL_RANGE: *out_length = v.range->size; return CAIRN_OK;
-    case TMPL_VIEW: *out_length = v.view->dict->size; return CAIRN_OK;
-    case TMPL_LOOP: return crn_tmpl_loop_length(r, v.loop, out_length);
-    default: return crn_tmpl_fail(r, "object of type '%s' has no len()", crn_tmpl_type_name(v));
+    case TMPL_TUPLE:
+      *out_length = v.list->size;
+      return CAIRN_OK;
+    case TMPL_DICT:
+      *out_length = v.dict->size;
+      return CAIRN_OK;
+    case TMPL_RANGE:
+      *out_length = v.range->size;
+      return CAIRN_OK;
+    case TMPL_VIEW:
+      *out_length = v.view->dict->size;
+      return CAIRN_OK;
+    case TMPL_LOOP:
+      return crn_tmpl_loop_length(r, v.loop, out_length);
+    default:
+      return crn_tmpl_fail(r, "object of type '%s' has no len()", crn_tmpl_type_name(v));
   }
 }
 
@@ -57,12 +83,18 @@ bool crn_tmpl_same(tmpl_value a, tmpl_value b) {
   if (a.type != b.type) return false;
   switch (a.type) {
     case TMPL_MISSING:
-    case TMPL_NONE: return true;
-    case TMPL_BOOL: return a.b == b.b;
-    case TMPL_INT: return a.i == b.i;
-    case TMPL_FLOAT: return a.d == b.d;
-    case TMPL_STRING: return crn_tmpl_str_equal(a.s, b.s) && a.s->markup == b.s->markup;
-    default: return a.block == b.block;
+    case TMPL_NONE:
+      return true;
+    case TMPL_BOOL:
+      return a.b == b.b;
+    case TMPL_INT:
+      return a.i == b.i;
+    case TMPL_FLOAT:
+      return a.d == b.d;
+    case TMPL_STRING:
+      return crn_tmpl_str_equal(a.s, b.s) && a.s->markup == b.s->markup;
+    default:
+      return a.block == b.block;
   }
 }
 
@@ -120,18 +152,29 @@ static cairn_status equal(tmpl_render *r, tmpl_value a, tmpl_value b, int depth,
   if (a.type != b.type) return CAIRN_OK;
   switch (a.type) {
     case TMPL_UNDEFINED:
-    case TMPL_NONE: *out = true; return CAIRN_OK;
+    case TMPL_NONE:
+      *out = true;
+      return CAIRN_OK;
     case TMPL_STRING:
       if (a.s->size == b.s->size) CRN_TRY(crn_tmpl_work(r, a.s->size));
       *out = crn_tmpl_str_equal(a.s, b.s);
       return CAIRN_OK;
     case TMPL_LIST:
-    case TMPL_TUPLE: return equal_lists(r, a.list, b.list, depth + 1, out);
-    case TMPL_DICT: return equal_dicts(r, a.dict, b.dict, depth + 1, out);
-    case TMPL_RANGE: *out = equal_ranges(a.range, b.range); return CAIRN_OK;
-    case TMPL_VIEW: return equal_views(r, a.view, b.view, depth + 1, out);
-    case TMPL_METHOD: *out = a.method->def == b.method->def && crn_tmpl_same(a.method->self, b.method->self); return CAIRN_OK;
-    default: *out = a.block == b.block; return CAIRN_OK;
+    case TMPL_TUPLE:
+      return equal_lists(r, a.list, b.list, depth + 1, out);
+    case TMPL_DICT:
+      return equal_dicts(r, a.dict, b.dict, depth + 1, out);
+    case TMPL_RANGE:
+      *out = equal_ranges(a.range, b.range);
+      return CAIRN_OK;
+    case TMPL_VIEW:
+      return equal_views(r, a.view, b.view, depth + 1, out);
+    case TMPL_METHOD:
+      *out = a.method->def == b.method->def && crn_tmpl_same(a.method->self, b.method->self);
+      return CAIRN_OK;
+    default:
+      *out = a.block == b.block;
+      return CAIRN_OK;
   }
 }
 
@@ -195,14 +238,24 @@ static cairn_status less_or_equal(tmpl_render *r, tmpl_value a, tmpl_value b, co
 
 cairn_status crn_tmpl_compare(tmpl_render *r, tmpl_op op, tmpl_value a, tmpl_value b, bool *out) {
   switch (op) {
-    case TMPL_OP_EQ: return crn_tmpl_equal(r, a, b, out);
-    case TMPL_OP_NE: CRN_TRY(crn_tmpl_equal(r, a, b, out)); break;
-    case TMPL_OP_LT: return crn_tmpl_less(r, a, b, "<", out);
-    case TMPL_OP_LE: return less_or_equal(r, a, b, "<=", out);
-    case TMPL_OP_GT: return crn_tmpl_less(r, b, a, ">", out);
-    case TMPL_OP_GE: return less_or_equal(r, b, a, ">=", out);
-    case TMPL_OP_IN: return crn_tmpl_contains(r, b, a, out);
-    default: CRN_TRY(crn_tmpl_contains(r, b, a, out)); break;
+    case TMPL_OP_EQ:
+      return crn_tmpl_equal(r, a, b, out);
+    case TMPL_OP_NE:
+      CRN_TRY(crn_tmpl_equal(r, a, b, out));
+      break;
+    case TMPL_OP_LT:
+      return crn_tmpl_less(r, a, b, "<", out);
+    case TMPL_OP_LE:
+      return less_or_equal(r, a, b, "<=", out);
+    case TMPL_OP_GT:
+      return crn_tmpl_less(r, b, a, ">", out);
+    case TMPL_OP_GE:
+      return less_or_equal(r, b, a, ">=", out);
+    case TMPL_OP_IN:
+      return crn_tmpl_contains(r, b, a, out);
+    default:
+      CRN_TRY(crn_tmpl_contains(r, b, a, out));
+      break;
   }
   *out = !*out;
   return CAIRN_OK;
@@ -241,7 +294,8 @@ cairn_status crn_tmpl_contains(tmpl_render *r, tmpl_value container, tmpl_value 
       CRN_TRY(crn_tmpl_work(r, container.s->size));
       *out_found = crn_tmpl_find(container.s->data, container.s->size, 0, item.s->data, item.s->size) != SIZE_MAX;
       return CAIRN_OK;
-    case TMPL_DICT: return contains_key(r, container.dict, item, out_found);
+    case TMPL_DICT:
+      return contains_key(r, container.dict, item, out_found);
     case TMPL_VIEW:
       if (container.view->kind == TMPL_VIEW_KEYS) return contains_key(r, container.view->dict, item, out_found);
       if (container.view->kind == TMPL_VIEW_ITEMS) return contains_pair(r, container.view->dict, item, out_found);
@@ -250,7 +304,8 @@ cairn_status crn_tmpl_contains(tmpl_render *r, tmpl_value container, tmpl_value 
       if (!tmpl_is_integral(item)) break;
       *out_found = range_has(container.range, tmpl_as_int(item));
       return CAIRN_OK;
-    default: break;
+    default:
+      break;
   }
   if (!crn_tmpl_is_iterable(container)) return crn_tmpl_fail(r, "argument of type '%s' is not iterable", crn_tmpl_type_name(container));
   tmpl_iter it;

@@ -42,7 +42,7 @@ struct tmpl_render {
   tmpl_frame *frame;
   tmpl_frame *free_frames[TMPL_FREE_FRAMES];  ///< by number of slots
   const tmpl_dict *variables;
-  tmpl_dict *exported;  ///< what the top level has set; blocks see it
+  tmpl_dict *exported;    ///< what the top level has set; blocks see it
   tmpl_value block_text;  ///< what the filter block being finished has printed
   tmpl_flow flow;
   uint64_t random;

@@ -163,9 +163,12 @@ static cairn_status put_container(tmpl_render *r, tmpl_buffer *b, tmpl_value v, 
   }
   switch (v.type) {
     case TMPL_LIST:
-    case TMPL_TUPLE: return put_sequence(r, b, v.list, v.type == TMPL_TUPLE, &here);
-    case TMPL_DICT: return put_dict(r, b, v.dict, &here);
-    case TMPL_VIEW: return put_view(r, b, v.view, &here);
+    case TMPL_TUPLE:
+      return put_sequence(r, b, v.list, v.type == TMPL_TUPLE, &here);
+    case TMPL_DICT:
+      return put_dict(r, b, v.dict, &here);
+    case TMPL_VIEW:
+      return put_view(r, b, v.view, &here);
     default:
       CRN_TRY(crn_tmpl_puts(r, b, "<Namespace "));
       CRN_TRY(put_dict(r, b, v.ns, &here));
@@ -178,26 +181,41 @@ static cairn_status put_repr(tmpl_render *r, tmpl_buffer *b, tmpl_value v, const
   if (around && around->depth > MAX_REPR_DEPTH) return crn_tmpl_limit(r, "a value is nested too deeply to be printed");
   switch (v.type) {
     case TMPL_MISSING:
-    case TMPL_UNDEFINED: return crn_tmpl_puts(r, b, "Undefined");
-    case TMPL_NONE: return crn_tmpl_puts(r, b, "None");
-    case TMPL_BOOL: return crn_tmpl_puts(r, b, v.b ? "True" : "False");
+    case TMPL_UNDEFINED:
+      return crn_tmpl_puts(r, b, "Undefined");
+    case TMPL_NONE:
+      return crn_tmpl_puts(r, b, "None");
+    case TMPL_BOOL:
+      return crn_tmpl_puts(r, b, v.b ? "True" : "False");
     case TMPL_INT:
-    case TMPL_FLOAT: return put_number(r, b, v);
-    case TMPL_STRING: return put_string_repr(r, b, v.s);
+    case TMPL_FLOAT:
+      return put_number(r, b, v);
+    case TMPL_STRING:
+      return put_string_repr(r, b, v.s);
     case TMPL_LIST:
     case TMPL_TUPLE:
     case TMPL_DICT:
     case TMPL_VIEW:
-    case TMPL_NAMESPACE: return put_container(r, b, v, around);
-    case TMPL_RANGE: return put_range(r, b, v.range);
-    case TMPL_ITERATOR: return put_iterator(r, b, v.iter);
-    case TMPL_MACRO: return put_macro(r, b, v.macro);
-    case TMPL_LOOP: return put_loop(r, b, v.loop);
-    case TMPL_CYCLER: return put_object(r, b, "jinja2.utils.Cycler");
-    case TMPL_JOINER: return put_object(r, b, "jinja2.utils.Joiner");
-    case TMPL_METHOD: return put_method(r, b, v.method);
-    case TMPL_FUNCTION: return crn_tmpl_puts(r, b, v.function->printed);
-    case TMPL_BLOCK: return v.block ? put_object(r, b, "jinja2.runtime.BlockReference") : crn_tmpl_puts(r, b, "<TemplateReference None>");
+    case TMPL_NAMESPACE:
+      return put_container(r, b, v, around);
+    case TMPL_RANGE:
+      return put_range(r, b, v.range);
+    case TMPL_ITERATOR:
+      return put_iterator(r, b, v.iter);
+    case TMPL_MACRO:
+      return put_macro(r, b, v.macro);
+    case TMPL_LOOP:
+      return put_loop(r, b, v.loop);
+    case TMPL_CYCLER:
+      return put_object(r, b, "jinja2.utils.Cycler");
+    case TMPL_JOINER:
+      return put_object(r, b, "jinja2.utils.Joiner");
+    case TMPL_METHOD:
+      return put_method(r, b, v.method);
+    case TMPL_FUNCTION:
+      return crn_tmpl_puts(r, b, v.function->printed);
+    case TMPL_BLOCK:
+      return v.block ? put_object(r, b, "jinja2.runtime.BlockReference") : crn_tmpl_puts(r, b, "<TemplateReference None>");
   }
   return CAIRN_OK;
 }

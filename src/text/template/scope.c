@@ -278,8 +278,10 @@ static cairn_status resolve_child(void *self, tmpl_node *child) { return resolve
 static cairn_status resolve_apply(place *at, tmpl_node *node) {
   const tmpl_str *name = node->apply.name;
   bool is_filter = node->kind == TMPL_N_FILTER;
-  if (is_filter) node->apply.filter = crn_tmpl_filter_find(name);
-  else node->apply.test = crn_tmpl_test_find(name);
+  if (is_filter)
+    node->apply.filter = crn_tmpl_filter_find(name);
+  else
+    node->apply.test = crn_tmpl_test_find(name);
   if (!at->soft && !node->apply.filter && !node->apply.test) {
     return CRN_FAIL(CORRUPT, "%s: line %d: no %s named '%.*s'", at->resolver->tree->what, node->line, is_filter ? "filter" : "test",
                     (int)name->size, name->data);
@@ -291,29 +293,42 @@ static cairn_status resolve(place *at, tmpl_node *node) {
   if (!node) return CAIRN_OK;
   CRN_TRY(crn_tmpl_resolver_spend(at->resolver, node->line));
   switch (node->kind) {
-    case TMPL_N_NAME: return resolve_name(at, node->name.name, &node->name.ref);
-    case TMPL_N_NAMESPACE_REF: return resolve_name(at, node->attribute.object->name.name, &node->attribute.ref);
+    case TMPL_N_NAME:
+      return resolve_name(at, node->name.name, &node->name.ref);
+    case TMPL_N_NAMESPACE_REF:
+      return resolve_name(at, node->attribute.object->name.name, &node->attribute.ref);
     case TMPL_N_FILTER:
-    case TMPL_N_TEST: return resolve_apply(at, node);
+    case TMPL_N_TEST:
+      return resolve_apply(at, node);
     case TMPL_N_CONDITION: {
       place in = *at;
       in.soft = true;
       return crn_tmpl_expression_children(node, resolve_child, &in);
     }
-    case TMPL_N_OUTPUT: return resolve_all(at, &node->list.nodes);
-    case TMPL_N_FOR: return resolve_for(at, node);
-    case TMPL_N_IF: return resolve_if(at, node->branch);
+    case TMPL_N_OUTPUT:
+      return resolve_all(at, &node->list.nodes);
+    case TMPL_N_FOR:
+      return resolve_for(at, node);
+    case TMPL_N_IF:
+      return resolve_if(at, node->branch);
     case TMPL_N_SET:
-    case TMPL_N_SET_BLOCK: return resolve_set(at, node);
+    case TMPL_N_SET_BLOCK:
+      return resolve_set(at, node);
     case TMPL_N_MACRO:
-    case TMPL_N_CALL_BLOCK: return resolve_macro(at, node);
-    case TMPL_N_FILTER_BLOCK: return resolve_filter_block(at, node);
+    case TMPL_N_CALL_BLOCK:
+      return resolve_macro(at, node);
+    case TMPL_N_FILTER_BLOCK:
+      return resolve_filter_block(at, node);
     case TMPL_N_WITH:
-    case TMPL_N_SCOPE: return resolve_with(at, node);
-    case TMPL_N_BLOCK: return note_visible(at, node->block);
+    case TMPL_N_SCOPE:
+      return resolve_with(at, node);
+    case TMPL_N_BLOCK:
+      return note_visible(at, node->block);
     case TMPL_N_BREAK:
-    case TMPL_N_CONTINUE: return refuse_loop_control(at, node);
-    default: return crn_tmpl_expression_children(node, resolve_child, at);
+    case TMPL_N_CONTINUE:
+      return refuse_loop_control(at, node);
+    default:
+      return crn_tmpl_expression_children(node, resolve_child, at);
   }
 }
 

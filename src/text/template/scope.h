@@ -55,7 +55,8 @@ typedef struct tmpl_resolver {
 /// Counts work, so that a hostile template cannot keep the compiler busy. Errors: UNSUPPORTED.
 cairn_status crn_tmpl_resolver_spend(tmpl_resolver *z, int line);
 
-cairn_status crn_tmpl_symbols_make(tmpl_resolver *z, tmpl_symbols *parent, tmpl_symbols *base, tmpl_frame_layout *owner, tmpl_symbols **out);
+cairn_status crn_tmpl_symbols_make(tmpl_resolver *z, tmpl_symbols *parent, tmpl_symbols *base, tmpl_frame_layout *owner,
+                                   tmpl_symbols **out);
 /// The symbol of a name in this very scope; NULL when there is none.
 tmpl_symbol *crn_tmpl_symbols_own(const tmpl_resolver *z, const tmpl_symbols *s, const tmpl_str *name);
 /// The symbol a name means in this scope, which may belong to a scope around it.

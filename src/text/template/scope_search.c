@@ -5,8 +5,10 @@ static void note_name(tmpl_search *q, const tmpl_node *node) {
   if (node->name.store && !node->name.param && node->name.name == q->resolver->tree->special.loop) q->writes_loop = true;
   for (int i = 0; i < TMPL_MAX_SOUGHT; i++) {
     if (q->closed[i] || node->name.name != q->names[i]) continue;
-    if (reads) q->found[i] = true;
-    else q->closed[i] = true;
+    if (reads)
+      q->found[i] = true;
+    else
+      q->closed[i] = true;
   }
 }
 
@@ -43,10 +45,15 @@ cairn_status crn_tmpl_search(tmpl_search *q, tmpl_node *node) {
   if (!node) return CAIRN_OK;
   CRN_TRY(crn_tmpl_resolver_spend(q->resolver, node->line));
   switch (node->kind) {
-    case TMPL_N_NAME: note_name(q, node); return CAIRN_OK;
-    case TMPL_N_OUTPUT: return crn_tmpl_search_all(q, &node->list.nodes);
-    case TMPL_N_FOR: return search_for(q, node->loop);
-    case TMPL_N_IF: return search_if(q, node->branch);
+    case TMPL_N_NAME:
+      note_name(q, node);
+      return CAIRN_OK;
+    case TMPL_N_OUTPUT:
+      return crn_tmpl_search_all(q, &node->list.nodes);
+    case TMPL_N_FOR:
+      return search_for(q, node->loop);
+    case TMPL_N_IF:
+      return search_if(q, node->branch);
     case TMPL_N_SET:
     case TMPL_N_SET_BLOCK:
       CRN_TRY(crn_tmpl_search(q, node->set.target));
@@ -54,7 +61,8 @@ cairn_status crn_tmpl_search(tmpl_search *q, tmpl_node *node) {
       CRN_TRY(crn_tmpl_search(q, node->set.filter));
       return crn_tmpl_search_all(q, &node->set.body);
     case TMPL_N_MACRO:
-    case TMPL_N_CALL_BLOCK: return search_function(q, node);
+    case TMPL_N_CALL_BLOCK:
+      return search_function(q, node);
     case TMPL_N_FILTER_BLOCK:
       CRN_TRY(crn_tmpl_search_all(q, &node->filter_block.body));
       return crn_tmpl_search(q, node->filter_block.filter);
@@ -67,6 +75,7 @@ cairn_status crn_tmpl_search(tmpl_search *q, tmpl_node *node) {
       q->has_scoped_block = q->has_scoped_block || node->block->scoped;
       // A block sees nothing of what is around it.
       return q->into_blocks ? crn_tmpl_search_all(q, &node->block->body) : CAIRN_OK;
-    default: return crn_tmpl_expression_children(node, search_child, q);
+    default:
+      return crn_tmpl_expression_children(node, search_child, q);
   }
 }

@@ -55,7 +55,8 @@ static cairn_status add_symbol(tmpl_resolver *z, tmpl_symbols *s, tmpl_symbol va
   return crn_vec_push(z->scratch.allocator, &s->entries, made);
 }
 
-static cairn_status define(tmpl_resolver *z, tmpl_symbols *s, const tmpl_str *name, tmpl_origin origin, tmpl_variable outside, bool stored) {
+static cairn_status define(tmpl_resolver *z, tmpl_symbols *s, const tmpl_str *name, tmpl_origin origin, tmpl_variable outside,
+                           bool stored) {
   tmpl_symbol value = {.name = name, .variable = {.owner = s->owner}, .origin = origin, .outside = outside, .stored = stored};
   CRN_TRY(slot_of(z, s->owner, s->level, name, &value.variable.slot));
   tmpl_symbol *own = crn_tmpl_symbols_own(z, s, name);
@@ -65,7 +66,8 @@ static cairn_status define(tmpl_resolver *z, tmpl_symbols *s, const tmpl_str *na
   return CAIRN_OK;
 }
 
-cairn_status crn_tmpl_symbols_make(tmpl_resolver *z, tmpl_symbols *parent, tmpl_symbols *base, tmpl_frame_layout *owner, tmpl_symbols **out) {
+cairn_status crn_tmpl_symbols_make(tmpl_resolver *z, tmpl_symbols *parent, tmpl_symbols *base, tmpl_frame_layout *owner,
+                                   tmpl_symbols **out) {
   CRN_TRY(crn_arena_alloc(&z->scratch, sizeof **out, out));
   **out = (tmpl_symbols){.parent = parent, .base = base, .owner = owner, .level = base ? base->level : parent ? parent->level + 1 : 0};
   return crn_vec_push(z->scratch.allocator, &z->all, *out);
@@ -162,18 +164,27 @@ cairn_status crn_tmpl_symbols_analyse(tmpl_resolver *z, tmpl_symbols *s, tmpl_no
     case TMPL_N_NAME:
       if (node->name.param) return crn_tmpl_symbols_declare(z, s, node->name.name);
       return node->name.store ? note_write(z, s, node->name.name) : crn_tmpl_symbols_read(z, s, node->name.name);
-    case TMPL_N_NAMESPACE_REF: return crn_tmpl_symbols_read(z, s, node->attribute.object->name.name);
-    case TMPL_N_OUTPUT: return crn_tmpl_symbols_analyse_all(z, s, &node->list.nodes);
-    case TMPL_N_FOR: return crn_tmpl_symbols_analyse(z, s, node->loop->iterable);
-    case TMPL_N_IF: return analyse_if(z, s, node);
+    case TMPL_N_NAMESPACE_REF:
+      return crn_tmpl_symbols_read(z, s, node->attribute.object->name.name);
+    case TMPL_N_OUTPUT:
+      return crn_tmpl_symbols_analyse_all(z, s, &node->list.nodes);
+    case TMPL_N_FOR:
+      return crn_tmpl_symbols_analyse(z, s, node->loop->iterable);
+    case TMPL_N_IF:
+      return analyse_if(z, s, node);
     case TMPL_N_SET:
       CRN_TRY(crn_tmpl_symbols_analyse(z, s, node->set.value));
       return crn_tmpl_symbols_analyse(z, s, node->set.target);
-    case TMPL_N_SET_BLOCK: return crn_tmpl_symbols_analyse(z, s, node->set.target);
-    case TMPL_N_MACRO: return note_write(z, s, node->macro.function->name);
-    case TMPL_N_CALL_BLOCK: return crn_tmpl_symbols_analyse(z, s, node->macro.call);
-    case TMPL_N_FILTER_BLOCK: return crn_tmpl_symbols_analyse(z, s, node->filter_block.filter);
-    case TMPL_N_WITH: return crn_tmpl_symbols_analyse_all(z, s, &node->with.values);
+    case TMPL_N_SET_BLOCK:
+      return crn_tmpl_symbols_analyse(z, s, node->set.target);
+    case TMPL_N_MACRO:
+      return note_write(z, s, node->macro.function->name);
+    case TMPL_N_CALL_BLOCK:
+      return crn_tmpl_symbols_analyse(z, s, node->macro.call);
+    case TMPL_N_FILTER_BLOCK:
+      return crn_tmpl_symbols_analyse(z, s, node->filter_block.filter);
+    case TMPL_N_WITH:
+      return crn_tmpl_symbols_analyse_all(z, s, &node->with.values);
     default: {
       analysis a = {z, s};
       return crn_tmpl_expression_children(node, analyse_child, &a);

@@ -73,8 +73,10 @@ static void start(tmpl_render *r, const cairn_template *t, const cairn_template_
   if (used.max_depth > MAX_DEPTH) used.max_depth = MAX_DEPTH;
   *r = (tmpl_render){.tree = &t->tree, .steps_left = used.max_steps, .max_output = used.max_output_bytes, .line = 1};
   r->max_memory = (size_t)64 << 20;
-  if (used.max_output_bytes < (SIZE_MAX - r->max_memory) / 4) r->max_memory += 4 * used.max_output_bytes;
-  else r->max_memory = SIZE_MAX;
+  if (used.max_output_bytes < (SIZE_MAX - r->max_memory) / 4)
+    r->max_memory += 4 * used.max_output_bytes;
+  else
+    r->max_memory = SIZE_MAX;
   r->max_depth = used.max_depth;
   r->max_stack = used.max_depth * STACK_PER_LEVEL;
   crn_arena_initialize(&r->arena, t->arena.allocator);

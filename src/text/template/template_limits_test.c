@@ -76,8 +76,10 @@ static void test_errors_name_the_place(void **state) {
       {"\xff", CAIRN_CORRUPT, "hostile.jinja: a template must be UTF-8 text"},
       {"\n{% include 'x' %}", CAIRN_UNSUPPORTED, "hostile.jinja: line 2: a chat template cannot use other templates"},
       {"\n\n{{ x.y }}", CAIRN_FAILED_PRECONDITION, "hostile.jinja: line 3: 'x' is undefined"},
-      {"{{ ''.__class__.__mro__ }}", CAIRN_FAILED_PRECONDITION, "hostile.jinja: line 1: access to attribute '__class__' of 'str' object is unsafe"},
-      {"{{ messages.append(1) }}", CAIRN_FAILED_PRECONDITION, "hostile.jinja: line 1: access to attribute 'append' of 'list' object is unsafe"},
+      {"{{ ''.__class__.__mro__ }}", CAIRN_FAILED_PRECONDITION,
+       "hostile.jinja: line 1: access to attribute '__class__' of 'str' object is unsafe"},
+      {"{{ messages.append(1) }}", CAIRN_FAILED_PRECONDITION,
+       "hostile.jinja: line 1: access to attribute 'append' of 'list' object is unsafe"},
       {"{{ raise_exception('No ' ~ 'tools!') }}", CAIRN_INVALID_ARGUMENT, "No tools!"},
       {"{{ 9223372036854775807 + 1 }}", CAIRN_FAILED_PRECONDITION, "hostile.jinja: line 1: an integer does not fit in 64 bits"},
   };
@@ -139,9 +141,9 @@ static char *nested(const char *open, const char *middle, const char *close, int
 
 static void test_nesting_is_limited(void **state) {
   (void)state;
-  static const char *const parts[][3] = {{"{{ (", "1", ""},          {"{% if 1 %}", "x", "{% endif %}"}, {"{{ [", "", ""},
-                                         {"{% set a %}", "", ""},    {"{% for i in x %}", "", ""},       {"{{ not ", "1", ""},
-                                         {"{{ -", "1", ""},          {"{% macro m() %}", "", ""},        {"{{ {1: ", "", ""}};
+  static const char *const parts[][3] = {{"{{ (", "1", ""},       {"{% if 1 %}", "x", "{% endif %}"}, {"{{ [", "", ""},
+                                         {"{% set a %}", "", ""}, {"{% for i in x %}", "", ""},       {"{{ not ", "1", ""},
+                                         {"{{ -", "1", ""},       {"{% macro m() %}", "", ""},        {"{{ {1: ", "", ""}};
   static const char *const tails[] = {".a", "|upper", "()", "[0]", " if 1"};
   cairn_context *context = make_context(NULL);
   char text[4097];
@@ -222,7 +224,8 @@ static void test_locale_has_no_effect(void **state) {
   for (size_t i = 0; i < sizeof names / sizeof *names && !setlocale(LC_ALL, names[i]); i++) continue;
   cairn_context *context = make_context(NULL);
   char text[4097];
-  assert_int_equal(run(context, "{{ 1.5 + a }} {{ '%.2f' % a }} {{ '2.5'|float }} {{ 2.567|round(1) }}", "{\"a\":0.25}", NULL, text), CAIRN_OK);
+  assert_int_equal(run(context, "{{ 1.5 + a }} {{ '%.2f' % a }} {{ '2.5'|float }} {{ 2.567|round(1) }}", "{\"a\":0.25}", NULL, text),
+                   CAIRN_OK);
   assert_string_equal(text, "1.75 0.25 2.5 2.6");
   cairn_context_release(context);
   setlocale(LC_ALL, "C");
@@ -253,7 +256,8 @@ static void test_every_allocation_may_fail(void **state) {
   (void)state;
   const char *source =
       "{% macro m(a, b=2) %}{{ a ~ b }}{{ caller('c') }}{{ varargs }}{{ kwargs }}{% endmacro %}{% set ns = namespace(n='') %}"
-      "{% for x in messages if x is string %}{% set ns.n = ns.n + x|upper %}{{ loop.index }}{% endfor %}{% block b %}{{ ns.n }}{% endblock %}"
+      "{% for x in messages if x is string %}{% set ns.n = ns.n + x|upper %}{{ loop.index }}{% endfor %}{% block b %}{{ ns.n }}{% endblock "
+      "%}"
       "{% call(q) m(1, x=3) %}{{ q }}{% endcall %}{{ ('a' * 70000)|length }}{{ {'k': [1, 2]}|tojson }}{% filter trim %} x {% endfilter %}";
   char text[4097];
   bool done = false;

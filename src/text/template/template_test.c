@@ -167,14 +167,17 @@ static void test_shared_corpus(void **state) {
   int bad = 0;
   json_array_foreach(cases, i, c) {
     char file[512];
-    snprintf(file, sizeof file, "%s/corpus/chat_template/templates/%s.jinja", CAIRN_SHARED_DATA, json_string_value(json_object_get(c, "template")));
+    snprintf(file, sizeof file, "%s/corpus/chat_template/templates/%s.jinja", CAIRN_SHARED_DATA,
+             json_string_value(json_object_get(c, "template")));
     crn_str source = read_text(file);
     json_t *variables = with_defaults(json_object_get(c, "kwargs"), NULL);
     json_object_set(variables, "messages", json_object_get(c, "messages"));
     json_object_set(variables, "tools", json_object_get(c, "tools"));
     const char *error = json_string_value(json_object_get(c, "error"));
-    if (error) bad += !check_raised(context, &source, variables, error);
-    else bad += !check(context, source.data, source.size, variables, json_object_get(c, "expected"), NULL);
+    if (error)
+      bad += !check_raised(context, &source, variables, error);
+    else
+      bad += !check(context, source.data, source.size, variables, json_object_get(c, "expected"), NULL);
     json_decref(variables);
     crn_str_deinitialize(&source);
   }
@@ -199,7 +202,8 @@ static void test_templates_of_models(void **state) {
     rendering r = render(context, source.data, source.size, variables);
     assert_int_equal(r.status, CAIRN_OK);
     assert_non_null(strstr(r.text, "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n"));
-    if (strstr(entry->d_name, "smollm2")) assert_true(crn_starts_with(r.text, "<|im_start|>system\nYou are a helpful AI assistant named SmolLM"));
+    if (strstr(entry->d_name, "smollm2"))
+      assert_true(crn_starts_with(r.text, "<|im_start|>system\nYou are a helpful AI assistant named SmolLM"));
     free(r.text);
     crn_str_deinitialize(&source);
     n++;

@@ -50,7 +50,8 @@ SIMPLE_TEST(is_mapping, v.type == TMPL_DICT)
 SIMPLE_TEST(is_iterable, crn_tmpl_is_iterable(v))
 SIMPLE_TEST(is_escaped, v.type == TMPL_STRING && v.s->markup)
 SIMPLE_TEST(is_same, crn_tmpl_same(v, arg))
-SIMPLE_TEST(is_sequence, v.type == TMPL_UNDEFINED || v.type == TMPL_STRING || tmpl_is_sequence(v) || v.type == TMPL_DICT || v.type == TMPL_RANGE)
+SIMPLE_TEST(is_sequence,
+            v.type == TMPL_UNDEFINED || v.type == TMPL_STRING || tmpl_is_sequence(v) || v.type == TMPL_DICT || v.type == TMPL_RANGE)
 SIMPLE_TEST(is_callable, v.type == TMPL_UNDEFINED || v.type == TMPL_MACRO || v.type == TMPL_METHOD || v.type == TMPL_FUNCTION ||
                              v.type == TMPL_LOOP || v.type == TMPL_JOINER || (v.type == TMPL_BLOCK && v.block))
 

@@ -61,14 +61,18 @@ static int map_code(case_state *st, const char *at, const char *after, uint32_t 
     return crn_code_lower(code, out);
   }
   switch (how) {
-    case TMPL_CASE_UPPER: return crn_code_upper(code, out);
-    case TMPL_CASE_FOLD: return crn_code_fold(code, out);
+    case TMPL_CASE_UPPER:
+      return crn_code_upper(code, out);
+    case TMPL_CASE_FOLD:
+      return crn_code_fold(code, out);
     case TMPL_CASE_TITLE:
-    case TMPL_CASE_CAPITALIZE: return crn_code_title(code, out);
+    case TMPL_CASE_CAPITALIZE:
+      return crn_code_title(code, out);
     case TMPL_CASE_SWAP:
       if (crn_code_is_lower(code)) return crn_code_upper(code, out);
       break;
-    default: break;
+    default:
+      break;
   }
   out[0] = code;
   return 1;

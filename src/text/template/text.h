@@ -4,7 +4,14 @@
 
 #include "text/template/render.h"
 
-typedef enum tmpl_case { TMPL_CASE_UPPER, TMPL_CASE_LOWER, TMPL_CASE_TITLE, TMPL_CASE_CAPITALIZE, TMPL_CASE_SWAP, TMPL_CASE_FOLD } tmpl_case;
+typedef enum tmpl_case {
+  TMPL_CASE_UPPER,
+  TMPL_CASE_LOWER,
+  TMPL_CASE_TITLE,
+  TMPL_CASE_CAPITALIZE,
+  TMPL_CASE_SWAP,
+  TMPL_CASE_FOLD
+} tmpl_case;
 
 /// `s` in another case; the markup flag stays.
 cairn_status crn_tmpl_text_case(tmpl_render *r, const tmpl_str *s, tmpl_case how, tmpl_value *out);

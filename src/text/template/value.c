@@ -10,27 +10,48 @@
 
 const char *crn_tmpl_type_name(tmpl_value v) {
   switch (v.type) {
-    case TMPL_MISSING: return "missing";
-    case TMPL_UNDEFINED: return "Undefined";
-    case TMPL_NONE: return "NoneType";
-    case TMPL_BOOL: return "bool";
-    case TMPL_INT: return "int";
-    case TMPL_FLOAT: return "float";
-    case TMPL_STRING: return v.s->markup ? "Markup" : "str";
-    case TMPL_LIST: return "list";
-    case TMPL_TUPLE: return "tuple";
-    case TMPL_DICT: return "dict";
-    case TMPL_RANGE: return "range";
-    case TMPL_VIEW: return v.view->kind == TMPL_VIEW_KEYS ? "dict_keys" : v.view->kind == TMPL_VIEW_VALUES ? "dict_values" : "dict_items";
-    case TMPL_ITERATOR: return v.iter->type_name;
-    case TMPL_NAMESPACE: return "Namespace";
-    case TMPL_MACRO: return "Macro";
-    case TMPL_LOOP: return "LoopContext";
-    case TMPL_CYCLER: return "Cycler";
-    case TMPL_JOINER: return "Joiner";
-    case TMPL_METHOD: return "builtin_function_or_method";
-    case TMPL_FUNCTION: return "function";
-    case TMPL_BLOCK: return "BlockReference";
+    case TMPL_MISSING:
+      return "missing";
+    case TMPL_UNDEFINED:
+      return "Undefined";
+    case TMPL_NONE:
+      return "NoneType";
+    case TMPL_BOOL:
+      return "bool";
+    case TMPL_INT:
+      return "int";
+    case TMPL_FLOAT:
+      return "float";
+    case TMPL_STRING:
+      return v.s->markup ? "Markup" : "str";
+    case TMPL_LIST:
+      return "list";
+    case TMPL_TUPLE:
+      return "tuple";
+    case TMPL_DICT:
+      return "dict";
+    case TMPL_RANGE:
+      return "range";
+    case TMPL_VIEW:
+      return v.view->kind == TMPL_VIEW_KEYS ? "dict_keys" : v.view->kind == TMPL_VIEW_VALUES ? "dict_values" : "dict_items";
+    case TMPL_ITERATOR:
+      return v.iter->type_name;
+    case TMPL_NAMESPACE:
+      return "Namespace";
+    case TMPL_MACRO:
+      return "Macro";
+    case TMPL_LOOP:
+      return "LoopContext";
+    case TMPL_CYCLER:
+      return "Cycler";
+    case TMPL_JOINER:
+      return "Joiner";
+    case TMPL_METHOD:
+      return "builtin_function_or_method";
+    case TMPL_FUNCTION:
+      return "function";
+    case TMPL_BLOCK:
+      return "BlockReference";
   }
   return "object";
 }
@@ -245,6 +266,7 @@ cairn_status crn_tmpl_undefined_fail(tmpl_render *r, tmpl_value v) {
   int n = named ? (int)(u->name.s->size < 200 ? u->name.s->size : 200) : 0;
   if (!u->has_object) return crn_tmpl_fail(r, "'%.*s' is undefined", n, named ? u->name.s->data : "");
   if (named) return crn_tmpl_fail(r, "'%s object' has no attribute '%.*s'", crn_tmpl_type_name(u->object), n, u->name.s->data);
-  if (u->name.type == TMPL_INT) return crn_tmpl_fail(r, "%s object has no element %lld", crn_tmpl_type_name(u->object), (long long)u->name.i);
+  if (u->name.type == TMPL_INT)
+    return crn_tmpl_fail(r, "%s object has no element %lld", crn_tmpl_type_name(u->object), (long long)u->name.i);
   return crn_tmpl_fail(r, "%s object has no such element", crn_tmpl_type_name(u->object));
 }
