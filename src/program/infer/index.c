@@ -92,12 +92,15 @@ cairn_status crn_infer_scatter_nd(const crn_infer_args *args) {
   CRN_TRY(index_length(args, &length));
   if (length >= 0) {
     int batch = index->rank - 1, rank = batch + x->rank - (int)length;
-    CRN_TRY(crn_infer_rank(args, 2, rank, rank));
-    for (int i = 0; i < rank; i++) {
+    // Apple's converter leaves the updates of index_put as they are when the number of indices is dynamic (buffer[i] = row), so
+    // they are broadcast here.
+    CRN_TRY(crn_infer_rank(args, 2, 0, rank));
+    for (int u = 0; u < update->rank; u++) {
+      int i = u + rank - update->rank;
       int64_t wanted = i < batch ? index->dims[i] : x->dims[(int)length + i - batch];
-      if (crn_dim_unify(wanted, update->dims[i], &joined)) continue;
-      return CRN_FAIL(INVALID_ARGUMENT, "%s: operand 2 has size %lld in dimension %d, it must be %lld", crn_infer_name(args),
-                      (long long)update->dims[i], i, (long long)wanted);
+      if (update->dims[u] == 1 || crn_dim_unify(wanted, update->dims[u], &joined)) continue;
+      return CRN_FAIL(INVALID_ARGUMENT, "%s: operand 2 has size %lld in dimension %d, it must be %lld or 1", crn_infer_name(args),
+                      (long long)update->dims[u], u, (long long)wanted);
     }
   }
   return crn_infer_finish(args, 0, x->dtype, x->rank, x->dims);

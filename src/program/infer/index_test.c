@@ -24,7 +24,16 @@ static void scatters(void **state) {
   assert_int_equal(INFER(scatter_nd, &out, x, shaped(CAIRN_SI32, DIMS(3, 2)), shaped(CAIRN_F32, DIMS(3, 5))), CAIRN_OK);
   assert_shape(&out, CAIRN_F32, DIMS(4, 6, 5));
   assert_failure(INFER(scatter_nd, &out, x, shaped(CAIRN_SI32, DIMS(3, 2)), shaped(CAIRN_F32, DIMS(3, 6))), CAIRN_INVALID_ARGUMENT,
-                 "operand 2 has size 6 in dimension 1, it must be 5");
+                 "operand 2 has size 6 in dimension 1, it must be 5 or 1");
+  // Updates broadcast: a row for every index vector, one element for everything.
+  assert_int_equal(INFER(scatter_nd, &out, x, shaped(CAIRN_SI32, DIMS(3, 2)), shaped(CAIRN_F32, DIMS(5))), CAIRN_OK);
+  assert_int_equal(INFER(scatter_nd, &out, x, shaped(CAIRN_SI32, DIMS(ANY, 2)), shaped(CAIRN_F32, DIMS(1, 5))), CAIRN_OK);
+  assert_int_equal(INFER(scatter_nd, &out, x, shaped(CAIRN_SI32, DIMS(3, 2)), scalar(CAIRN_F32)), CAIRN_OK);
+  assert_shape(&out, CAIRN_F32, DIMS(4, 6, 5));
+  assert_failure(INFER(scatter_nd, &out, x, shaped(CAIRN_SI32, DIMS(3, 2)), shaped(CAIRN_F32, DIMS(3))), CAIRN_INVALID_ARGUMENT,
+                 "operand 2 has size 3 in dimension 0, it must be 5 or 1");
+  assert_failure(INFER(scatter_nd, &out, x, shaped(CAIRN_SI32, DIMS(3, 2)), shaped(CAIRN_F32, DIMS(1, 3, 5))), CAIRN_INVALID_ARGUMENT,
+                 "rank 3");
   assert_failure(INFER(scatter_nd, &out, x, shaped(CAIRN_SI32, DIMS(3, 2)), shaped(CAIRN_F16, DIMS(3, 5))), CAIRN_INVALID_ARGUMENT,
                  "float16");
   crn_tensor index = shaped(CAIRN_SI32, DIMS(2, 6, 5));

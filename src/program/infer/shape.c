@@ -59,14 +59,22 @@ cairn_status crn_infer_broadcast_shapes(const crn_infer_args *args) {
   return crn_infer_finish(args, 0, crn_infer_declared_dtype(args, 0, args->operands[0].dtype), 1, &length);
 }
 
+// Apple's converter has no bfloat16 arrays to write constants with: torch.zeros and torch.full of a dynamic bfloat16 shape come as a
+// float32 constant whose broadcast_to is declared bfloat16. Such a broadcast also rounds to the declared floating type.
+static cairn_dtype broadcast_dtype(const crn_infer_args *args) {
+  cairn_dtype from = args->operands[0].dtype, declared = crn_infer_declared_dtype(args, 0, from);
+  return crn_dtype_is_float(from) && crn_dtype_is_float(declared) ? declared : from;
+}
+
 cairn_status crn_infer_broadcast_to(const crn_infer_args *args) {
   CRN_TRY(crn_infer_arity(args, 2));
   const crn_tensor *x = &args->operands[0];
+  cairn_dtype dtype = broadcast_dtype(args);
   int64_t sizes[CAIRN_MAX_RANK * 2];
   int n;
   bool known;
   CRN_TRY(crn_infer_int_vector(args, 1, sizes, &n, &known));
-  if (n < 0) return crn_infer_finish_declared(args, 0, x->dtype, "the length of operand 1");
+  if (n < 0) return crn_infer_finish_declared(args, 0, dtype, "the length of operand 1");
   if (n < x->rank) {
     return CRN_FAIL(INVALID_ARGUMENT, "%s: operand 1 has %d sizes for the %d dimensions of operand 0", crn_infer_name(args), n, x->rank);
   }
@@ -80,7 +88,7 @@ cairn_status crn_infer_broadcast_to(const crn_infer_args *args) {
                       crn_infer_name(args), i, (long long)from, (long long)*to);
     }
   }
-  return crn_infer_finish(args, 0, x->dtype, n, sizes);
+  return crn_infer_finish(args, 0, dtype, n, sizes);
 }
 
 cairn_status crn_infer_expand_dims(const crn_infer_args *args) {

@@ -83,6 +83,11 @@ static void broadcasts_grow_only_size_one(void **state) {
   assert_failure(INFER(broadcast_to, &out, shaped(CAIRN_F32, DIMS(1)), U32(4294967295u, 4294967295u, 4294967295u)), CAIRN_OUT_OF_RANGE,
                  "not possible in memory");
   assert_failure(INFER(broadcast_to, &out, shaped(CAIRN_F32, DIMS(1)), I32(-4)), CAIRN_INVALID_ARGUMENT, "size -4");
+  // A declared floating type wins over the operand's, any other difference is an error.
+  assert_int_equal(INFER_DTYPE(broadcast_to, CAIRN_BF16, &out, shaped(CAIRN_F32, DIMS(1, 1)), U32(2, 3)), CAIRN_OK);
+  assert_shape(&out, CAIRN_BF16, DIMS(2, 3));
+  assert_failure(INFER_DTYPE(broadcast_to, CAIRN_SI32, &out, shaped(CAIRN_F32, DIMS(1, 1)), U32(2, 3)), CAIRN_INVALID_ARGUMENT,
+                 "declared int32, its operands make it float32");
   assert_int_equal(INFER(broadcast_in_dims, &out, shaped(CAIRN_F32, DIMS(1, 4, 1)), U32(5, 2), I32(-1, 0)), CAIRN_OK);
   assert_shape(&out, CAIRN_F32, DIMS(2, 4, 5));
   assert_int_equal(INFER(broadcast_in_dims, &out, shaped(CAIRN_F32, DIMS(1, 4, 1)), shaped(CAIRN_UI32, DIMS(1)), I32(2)), CAIRN_OK);

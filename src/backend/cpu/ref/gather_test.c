@@ -104,6 +104,13 @@ static void scatters_by_vectors(void **state) {
   assert_values(&out, VALUES(20, 21, 3, 4, 30, 31));
   assert_int_equal(RUN(scatter_nd, &out, x, shape_as(I32(0, 1, 2, -2), DIMS(2, 2)), F32(7, 8)), CAIRN_OK);
   assert_values(&out, VALUES(1, 7, 3, 4, 8, 6));
+  // One row of updates for every index vector, one column for every row, one element for all.
+  assert_int_equal(RUN(scatter_nd, &out, x, shape_as(I32(0, -1), DIMS(2, 1)), F32(7, 8)), CAIRN_OK);
+  assert_values(&out, VALUES(7, 8, 3, 4, 7, 8));
+  assert_int_equal(RUN(scatter_nd, &out, x, shape_as(I32(0, -1), DIMS(2, 1)), shape_as(F32(7, 8), DIMS(2, 1))), CAIRN_OK);
+  assert_values(&out, VALUES(7, 7, 3, 4, 8, 8));
+  assert_int_equal(RUN(scatter_nd, &out, x, shape_as(I32(0, 1, 2, 0), DIMS(2, 2)), F32_SCALAR(9)), CAIRN_OK);
+  assert_values(&out, VALUES(1, 9, 3, 4, 9, 6));
   assert_failure(RUN(scatter_nd, &out, x, shape_as(I32(0, 1, 2, 2), DIMS(2, 2)), F32(7, 8)), CAIRN_INVALID_ARGUMENT,
                  "index 2 is outside of [-2, 2)");
 }

@@ -123,13 +123,23 @@ cairn_status crn_ref_scatter_along_axis(const crn_kernel_args *args) {
 
 // --- scatter_nd -----------------------------------------------------------------------------------------------------------
 
+// Strides of the updates over the `rank` dims they are broadcast to: 0 in those they do not have and in those of size 1.
+static void update_strides(const crn_tensor *update, int rank, int64_t *out_strides) {
+  for (int i = 0; i < rank; i++) {
+    int u = i - (rank - update->rank);
+    out_strides[i] = u < 0 || update->dims[u] == 1 ? 0 : update->strides[u];
+  }
+}
+
 cairn_status crn_ref_scatter_nd(const crn_kernel_args *args) {
   const crn_tensor *index = &args->operands[1], *update = &args->operands[2], *out = &args->results[0];
+  int64_t strides[2 * CAIRN_MAX_RANK];
   int length = (int)index->dims[index->rank - 1], batch = index->rank - 1, inner = out->rank - length;
   crn_move_tensor(args->pool, &args->operands[0], out);
   int64_t vectors = 1;
   for (int i = 0; i < batch; i++) vectors *= index->dims[i];
   if (crn_tensor_count(update) == 0) return CAIRN_OK;
+  update_strides(update, batch + inner, strides);
   // One after the other, because two vectors may name the same place and then the later one stays.
   for (int64_t v = 0; v < vectors; v++) {
     int64_t where = crn_move_unravel(batch, index->dims, index->strides, v, NULL), offset;
@@ -138,8 +148,8 @@ cairn_status crn_ref_scatter_nd(const crn_kernel_args *args) {
       int64_t step = wrong * index->strides[index->rank - 1];
       return crn_gather_fail(args, crn_gather_load(index->dtype, index->data, where + step), wrong, out->dims[wrong]);
     }
-    int64_t from = crn_move_unravel(batch, update->dims, update->strides, v, NULL);
-    crn_move(args->pool, cairn_dtype_bytes(out->dtype), inner, out->dims + length, crn_tensor_at(update, from), update->strides + batch,
+    int64_t from = crn_move_unravel(batch, index->dims, strides, v, NULL);
+    crn_move(args->pool, cairn_dtype_bytes(out->dtype), inner, out->dims + length, crn_tensor_at(update, from), strides + batch,
              crn_tensor_at(out, offset), out->strides + length);
   }
   return CAIRN_OK;

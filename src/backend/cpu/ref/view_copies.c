@@ -19,7 +19,26 @@ static cairn_status copy_view(const crn_kernel_args *args, crn_view_fn view) {
 
 cairn_status crn_ref_broadcast_in_dims(const crn_kernel_args *args) { return copy_view(args, crn_view_broadcast_in_dims); }
 
-cairn_status crn_ref_broadcast_to(const crn_kernel_args *args) { return copy_view(args, crn_view_broadcast_to); }
+// The operand seen in the result's shape, still of its own type, is what is then converted.
+static cairn_status broadcast_converted(const crn_kernel_args *args) {
+  crn_tensor x, seen = args->results[0];
+  crn_kernel_args look = *args, cast = *args;
+  CRN_TRY(crn_ref_unpacked(args, 0, &x));
+  seen.dtype = x.dtype;
+  look.operands = &x;
+  look.results = &seen;
+  bool done;
+  CRN_TRY(crn_view_broadcast_to(&look, &done));
+  if (!done) return CRN_FAIL(INTERNAL, "%s: no view of an unpacked operand", crn_ref_name(args));
+  cast.operands = &seen;
+  cast.n_operands = 1;
+  return crn_ref_cast(&cast);
+}
+
+cairn_status crn_ref_broadcast_to(const crn_kernel_args *args) {
+  if (args->operands[0].dtype != args->results[0].dtype) return broadcast_converted(args);
+  return copy_view(args, crn_view_broadcast_to);
+}
 
 cairn_status crn_ref_coreaix_copy_discarding_constraints(const crn_kernel_args *args) {
   return copy_view(args, crn_view_coreaix_copy_discarding_constraints);

@@ -174,7 +174,12 @@ static cairn_status view_broadcast(const crn_kernel_args *args, bool *out_done) 
   return CAIRN_OK;
 }
 
-cairn_status crn_view_broadcast_to(const crn_kernel_args *args, bool *out_done) { return view_broadcast(args, out_done); }
+// Not a view when the declared type differs (see crn_infer_broadcast_to): the elements must be converted.
+cairn_status crn_view_broadcast_to(const crn_kernel_args *args, bool *out_done) {
+  *out_done = false;
+  if (args->operands[0].dtype != args->results[0].dtype) return CAIRN_OK;
+  return view_broadcast(args, out_done);
+}
 
 cairn_status crn_view_broadcast_in_dims(const crn_kernel_args *args, bool *out_done) { return view_broadcast(args, out_done); }
 

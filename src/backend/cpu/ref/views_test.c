@@ -196,6 +196,18 @@ static void broadcasts(void **state) {
   test_release(&out, 1);
 }
 
+static void broadcasts_convert_to_a_declared_float(void **state) {
+  (void)state;
+  float values[] = {1.0f, -2.5f, 1.00390625f};  // the last one is half way between two bfloat16 values and goes to the even one
+  crn_tensor x = crn_tensor_make(CAIRN_F32, DIMS(3, 1), values), out;
+  assert_false(run_both((test_call){.id = CRN_OP_broadcast_to, .dtype = CAIRN_BF16}, OPERANDS(x, U32(2, 3, 4)), &out));
+  assert_int_equal(out.dtype, CAIRN_BF16);
+  assert_dims(&out, DIMS(2, 3, 4));
+  const uint16_t expected[] = {0x3F80, 0xC020, 0x3F80};
+  for (int i = 0; i < 24; i++) assert_int_equal(((uint16_t *)out.data)[i], expected[i / 4 % 3]);
+  test_release(&out, 1);
+}
+
 static void dims_and_directions(void **state) {
   (void)state;
   crn_tensor x = crn_tensor_make(CAIRN_SI32, DIMS(2, 1, 3), numbers), out;
@@ -267,6 +279,7 @@ int main(void) {
       cmocka_unit_test(reshapes),
       cmocka_unit_test(contiguous_reshapes_are_views),
       cmocka_unit_test(broadcasts),
+      cmocka_unit_test(broadcasts_convert_to_a_declared_float),
       cmocka_unit_test(dims_and_directions),
       cmocka_unit_test(splits),
       cmocka_unit_test(packed_operands_are_only_reshaped),
