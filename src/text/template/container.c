@@ -39,6 +39,11 @@ cairn_status crn_tmpl_list_concat(tmpl_render *r, tmpl_value a, tmpl_value b, tm
   const tmpl_list *left = a.list, *right = b.list;
   tmpl_items *buffer = left->buffer;
   size_t n_right = right->size;
+  if (!left->size || !n_right) {
+    // Nothing is added; but the result is a list of its own.
+    const tmpl_list *whole = left->size ? left : right;
+    return make_list(r, (tmpl_list){.items = whole->items, .size = whole->size, .buffer = whole->buffer}, a.type, out);
+  }
   // As for strings: lists that share the buffer end before what is added.
   if (!buffer || left->items + left->size != buffer->base + buffer->used) {
     CRN_TRY(crn_tmpl_alloc(r, 1, sizeof *buffer, &buffer));
