@@ -10,8 +10,6 @@
 
 const char *cairn_version(void) { return CAIRN_VERSION; }
 
-enum { MAX_THREADS = 256 };
-
 static const char *const g_levels[] = {"off", "warning", "info", "debug"};
 
 static int level_of(const char *text) {
@@ -33,8 +31,8 @@ static cairn_status threads_from_environment(int *out_threads) {
   *out_threads = crn_usable_cores();
   if (!text || !*text) return CAIRN_OK;
   long n = strtol(text, &end, 10);
-  if (*end || n < 1 || n > MAX_THREADS)
-    return CRN_FAIL(INVALID_ARGUMENT, "CAIRN_THREADS is '%s', a number from 1 to %d expected", text, MAX_THREADS);
+  if (*end || n < 1 || n > CRN_MAX_THREADS)
+    return CRN_FAIL(INVALID_ARGUMENT, "CAIRN_THREADS is '%s', a number from 1 to %d expected", text, CRN_MAX_THREADS);
   *out_threads = (int)n;
   return CAIRN_OK;
 }

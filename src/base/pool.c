@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { MAX_THREADS = 256, SPINS = 2000 };
+enum { SPINS = 2000 };
 
 /// The gate of the current loop: its number in the upper half, whether it is closed, and how many workers are inside. One
 /// word, so that a worker enters only a loop that is still open. A worker that wakes too late finds the gate closed and
@@ -146,8 +146,8 @@ static cairn_status start_worker(crn_pool *p, int worker) {
 
 cairn_status crn_pool_create(const cairn_allocator *allocator, int n_threads, crn_pool **out_pool) {
   *out_pool = NULL;
-  if (n_threads < 1 || n_threads > MAX_THREADS)
-    return CRN_FAIL(INVALID_ARGUMENT, "%d threads asked for, 1 to %d are possible", n_threads, MAX_THREADS);
+  if (n_threads < 1 || n_threads > CRN_MAX_THREADS)
+    return CRN_FAIL(INVALID_ARGUMENT, "%d threads asked for, 1 to %d are possible", n_threads, CRN_MAX_THREADS);
   crn_pool *p;
   CRN_TRY(crn_alloc_zero(allocator, sizeof *p, &p));
   p->allocator = allocator;
@@ -208,11 +208,11 @@ void crn_pool_run(crn_pool *p, int64_t n, int64_t grain, crn_pool_fn fn, void *u
 // Cores a cgroup v2 quota allows ("max 100000" or "150000 100000"), or a large number.
 static int cgroup_cores(void) {
   FILE *f = fopen("/sys/fs/cgroup/cpu.max", "r");
-  if (!f) return MAX_THREADS;
+  if (!f) return CRN_MAX_THREADS;
   long long quota = 0, period = 0;
   int n = fscanf(f, "%lld %lld", &quota, &period);
   fclose(f);
-  if (n != 2 || quota <= 0 || period <= 0) return MAX_THREADS;
+  if (n != 2 || quota <= 0 || period <= 0) return CRN_MAX_THREADS;
   int cores = (int)((quota + period - 1) / period);
   return cores < 1 ? 1 : cores;
 }
@@ -224,6 +224,6 @@ int crn_usable_cores(void) {
   if (cores < 1) cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
   int quota = cgroup_cores();
   if (quota < cores) cores = quota;
-  if (cores > MAX_THREADS) cores = MAX_THREADS;
+  if (cores > CRN_MAX_THREADS) cores = CRN_MAX_THREADS;
   return cores < 1 ? 1 : cores;
 }

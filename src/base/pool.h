@@ -6,6 +6,8 @@
 
 #include "base/alloc.h"
 
+enum { CRN_MAX_THREADS = 256 };  ///< workers a pool may have, the caller counted
+
 typedef struct crn_pool crn_pool;
 
 /// Handles the indices [begin, end). `worker` is 0 .. threads-1, distinct among calls that run at once.
