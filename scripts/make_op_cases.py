@@ -14,7 +14,8 @@ import sys
 import numpy as np
 from safetensors.numpy import save_file
 
-DTYPE = {"f32": np.float32, "f16": np.float16, "si8": np.int8, "si32": np.int32, "ui32": np.uint32, "bool": np.bool_}
+DTYPE = {"f32": np.float32, "f16": np.float16, "si8": np.int8, "si32": np.int32, "ui8": np.uint8, "ui16": np.uint16, "ui32": np.uint32,
+         "bool": np.bool_, "ui1": np.uint8, "ui2": np.uint8}
 
 
 class Graph:
@@ -38,6 +39,14 @@ class Graph:
         (v,) = self.op("primitive.constant_v1", [], [(elem, value)], [self.em.req(self.w.dense(value.tobytes()))])
         return v
 
+    def packed(self, elem, bits, value):
+        """A constant of a type below a byte, kept as a bit stream."""
+        value = np.asarray(value, np.uint8)
+        stream = np.unpackbits(value.reshape(-1, 1), axis=1, bitorder="little")[:, :bits].reshape(-1)
+        data = self.w.resource(f"resource_{len(self.w.res)}", np.packbits(stream, bitorder="little").tobytes())
+        (v,) = self.op("primitive.constant_v1", [], [(elem, value)], [self.em.req(data)])
+        return v
+
     def op(self, name, operands, results, props=None, regions=(), types=None):
         types = types or [self.w.tensor(list(np.asarray(r[1]).shape), r[0]) for r in results]
         op = self.em.Op(name, operands, types, props, regions, isolated=bool(regions))
@@ -49,7 +58,7 @@ class Graph:
     def output(self, name, value):
         self.outputs.append((name, value))
 
-    def write(self, folder, case):
+    def write_asset(self, path):
         em, w = self.em, self.w
         label = lambda n: w.array([w.opaque("aicode.name", [w.string(n)])])
         self.ops.append(em.Op("dataflow.output_v1", self.tokens + [v for _, v in self.outputs], []))
@@ -60,10 +69,13 @@ class Graph:
             em.req(w.string("main")), em.req(no), em.req(w.array([])), em.req(w.array([label(n) for n, _ in self.outputs]))],
             regions=[[([v for _, v in self.inputs], self.ops)]], isolated=True)
         asset = em.Op("serialization.asset", props=[em.opt(None), em.opt(w.integer(20260409, 32))], regions=[[([], [graph])]], isolated=True)
+        meta = {"assetVersion": "2.0", "creationDate": "20260101T000000Z", "producer": "cairn make_op_cases"}
+        em.write_asset(path, w.write(asset), meta)
+
+    def write(self, folder, case):
         path = os.path.join(folder, case)
         os.makedirs(path, exist_ok=True)
-        meta = {"assetVersion": "2.0", "creationDate": "20260101T000000Z", "producer": "cairn make_op_cases"}
-        em.write_asset(os.path.join(path, "model.aimodel"), w.write(asset), meta)
+        self.write_asset(os.path.join(path, "model.aimodel"))
         tensors, entry = {}, {"index": 0, "inputs": [], "states_in": [], "states_out": [], "outputs": []}
         for kind, values in (("inputs", self.inputs), ("outputs", self.outputs)):
             for i, (name, v) in enumerate(values):
@@ -201,6 +213,154 @@ def scalar_scale(em):
     return g
 
 
+def statistics(em):
+    """Scales and zero points: the scale in f64, the quotient by the stored scale in f32."""
+    g = Graph(em)
+    x = g.input("x", "f32", [[-100, -1000, 1.57, 0.5], [100, 1000, 10.5, 2]])
+    axis = g.constant("si32", 1)
+    body = lambda: [[([], [em.Op("dataflow.yield_v1", [], [])])]]
+    low, high = np.minimum(x.np.min(0), 0).astype(np.float64), np.maximum(x.np.max(0), 0).astype(np.float64)
+    for name, elem, span in (("si8", "si8", (-128, 127)), ("ui8", "ui8", (0, 255)), ("f32", "f32", (-8, 7))):
+        scale = ((high - low) / (span[1] - span[0])).astype(np.float32)
+        zero = low.astype(np.float32) / scale
+        zero = np.clip(span[0] - (zero if elem == "f32" else np.rint(zero)), *span)
+        s, z = g.op("asymmetric_quantization_statistics_v1", [x, g.constant(elem, list(span)), axis], [("f32", scale), (elem, zero)],
+                    regions=body())
+        g.output(f"scale_{name}", s)
+        g.output(f"zero_{name}", z)
+    (s,) = g.op("symmetric_quantization_statistics_v1", [x, g.constant("f32", [-128, 127]), g.constant("si32", 0)],
+                [("f32", 2 * np.abs(x.np.astype(np.float64)).max(1) / 255)], regions=body())
+    g.output("scale_symmetric", s)
+    return g
+
+
+def region_of(g, elem, result, build):
+    """A region over two scalars; build(p, q, op) makes its ops and returns the value it yields."""
+    scalar = g.w.tensor([], elem)
+    p, q, ops = g.em.Value(scalar), g.em.Value(scalar), []
+
+    def op(name, operands, to=elem, props=None):
+        ops.append(g.em.Op(name, operands, [g.w.tensor([], to)], props))
+        return ops[-1].results[0]
+
+    ops.append(g.em.Op("dataflow.yield_v1", [build(p, q, op)], []))
+    return [[([p, q], ops)]]
+
+
+def region_reductions(em):
+    g = Graph(em)
+    x = g.input("x", "f32", [[[1, 5, -3], [2, 5, 0.5]], [[-7, 4, 9], [9, 9, -0.25]]])
+    axes = g.constant("si32", [0, -1])
+    start = g.constant("f32", 10)
+    (r,) = g.op("primitive.reduce_v1", [x, axes, start], [("f32", x.np.sum((0, 2), keepdims=True) + 10)],
+                regions=region_of(g, "f32", "f32", lambda p, q, op: op("primitive.add_v1", [q, p])))
+    g.output("sum", r)
+    # acc * 0.5 + element: the order of the elements matters.
+    value = np.full((1, 2, 1), 10, np.float32)
+    for i in range(2):
+        for k in range(3):
+            value[0, :, 0] = value[0, :, 0] * np.float32(0.5) + x.np[i, :, k]
+
+    def decaying(p, q, op):
+        half = op("primitive.constant_v1", [], props=[em.req(g.w.dense(np.float32(0.5).tobytes()))])
+        return op("primitive.add_v1", [op("primitive.mul_v1", [p, half]), q])
+
+    (r,) = g.op("primitive.reduce_v1", [x, axes, start], [("f32", value)], regions=region_of(g, "f32", "f32", decaying))
+    g.output("decaying", r)
+    (h,) = g.op("primitive.cast_v1", [x], [("f16", x.np)])
+    (r,) = g.op("primitive.reduce_v1", [h, axes, g.constant("f16", 2048)], [("f16", x.np.sum((0, 2), keepdims=True) + 2048)],
+                regions=region_of(g, "f16", "f16", lambda p, q, op: op("primitive.add_v1", [p, q])))
+    g.output("wide", r)
+    # The first largest, and the last smallest below 3.
+    last = g.constant("si32", -1)
+    (r,) = g.op("primitive.reduce_index_v1", [x, last, g.constant("f32", -3e38), g.constant("ui32", 0)],
+                [("ui32", x.np.argmax(-1, keepdims=True))],
+                regions=region_of(g, "f32", "bool", lambda p, q, op: op("primitive.greater_v1", [q, p], "bool")))
+    g.output("largest", r)
+    places = np.zeros((2, 2, 1), np.uint16)
+    for i in range(2):
+        for k in range(2):
+            best, places[i, k] = 3, 77
+            for n, v in enumerate(x.np[i, k]):
+                if not v > best:
+                    best, places[i, k] = v, n
+    not_above = lambda p, q, op: op("primitive.not_v1", [op("primitive.greater_v1", [q, p], "bool")], "bool")
+    (r,) = g.op("primitive.reduce_index_v1", [x, last, g.constant("f32", 3), g.constant("ui16", 77)], [("ui16", places)],
+                regions=region_of(g, "f32", "bool", not_above))
+    g.output("smallest", r)
+    group = em.Value(g.w.tensor([2, 2, 3], "f32"))
+    twice = em.Op("primitive.add_v1", [group, group], [g.w.tensor([2, 2, 3], "f32")])
+    props = [em.req(g.w.array([])), em.req(g.w.string("somebody")), em.req(g.w.array([]))]
+    (r,) = g.op("dataflow.isolated_group_v1", [x], [("f32", 2 * x.np)], props,
+                regions=[[([group], [twice, em.Op("dataflow.yield_v1", twice.results, [])])]])
+    g.output("group", r)
+    return g
+
+
+def images(em):
+    """An image is its pixels: in as BGRA, out as RGB24 of a slice."""
+    g = Graph(em)
+    w = g.w
+    image = lambda fourcc, h, k: w.T(39, w.A(27, fourcc), h, k)
+    pixels = np.arange(3 * 5 * 4).reshape(3, 5, 4) * 4 % 256
+    x = g.input("picture", "ui8", pixels)
+    x.type = image(0x42475241, 3, 5)
+    (t,) = g.op("primitive.image_to_tensor_v1", [x], [("ui8", pixels)])
+    bounds = [g.constant("si32", list(v)) for v in ((0, 0, 0), (3, 5, 3), (1, 1, 1))]
+    (s,) = g.op("primitive.slice_v1", [t] + bounds, [("ui8", pixels[:, :, :3])])
+    (y,) = g.op("primitive.tensor_to_image_v1", [s], [("ui8", pixels[:, :, :3])], types=[image(24, 3, 5)])
+    g.output("pixels", t)
+    g.output("image", y)
+    (plane,) = g.op("primitive.reshape_v2", [g.input("yuv", "ui8", np.arange(4 * 2 * 3 // 2).reshape(2, 6)), g.constant("si32", [12])],
+                    [("ui8", np.arange(12))])
+    (y,) = g.op("primitive.tensor_to_image_v1", [plane], [("ui8", np.arange(12))], types=[image(0x79343230, 4, 2)])
+    (t,) = g.op("primitive.image_to_tensor_v1", [y], [("ui8", np.arange(12))])
+    g.output("planes", t)
+    return g
+
+
+def sparse_palettes(em):
+    """Palettes and scales over the stored values of a sparse tensor: what is absent stays zero, whatever entry 0 is."""
+    g = Graph(em)
+    w = g.w
+    mask = np.array([[1, 1, 0, 0, 0, 0], [1, 1, 0, 0, 0, 1], [0, 1, 1, 0, 1, 0], [0, 0, 0, 1, 0, 0]], np.uint8)
+    codes = np.array([0, 1, 1, 0, 3, 1, 2, 0, 1], np.uint8)
+    dense = np.zeros(mask.shape, np.uint8)
+    dense[mask == 1] = codes
+    m = g.packed("ui1", 1, mask)
+    sparse = lambda shape, elem, n: w.T(3, len(shape), *[em.svi(d) for d in shape], w.scalar(elem), w.A(21, 0, 1, 1, bytes([1]), n))
+    (indices,) = g.op("primitive.build_sparse_with_bitmask_v1", [g.packed("ui2", 2, codes), m], [("ui2", dense)],
+                      types=[sparse([4, 6], "ui2", 9)])
+    plain = np.array([2, 3, 5, 7], np.float16)
+    table = g.constant("f16", plain.reshape(1, 1, 4, 1))
+    axis = w.tensor([], "si16")
+    (at,) = g.op("primitive.constant_v1", [], [("si32", 0)], [em.req(w.dense(np.int16(0).tobytes()))], types=[axis])
+    value = plain[dense] * mask
+    (s,) = g.op("primitive.lut_to_sparse_with_bitmask_v1", [indices, table, at], [("f16", value)], types=[sparse([4, 6], "f16", 9)])
+    (y,) = g.op("primitive.sparse_with_bitmask_to_dense_v1", [s], [("f16", value)])
+    g.output("scalar", y)
+    # Entries of two along axis 0, and a palette for each half of the columns.
+    entries = np.arange(16, dtype=np.float32).reshape(1, 2, 4, 2) + 1
+    value = np.zeros((8, 6), np.float32)
+    for i in range(4):
+        for k in range(6):
+            value[2 * i:2 * i + 2, k] = entries[0, k // 3, dense[i, k]] * mask[i, k]
+    (s,) = g.op("primitive.lut_to_sparse_with_bitmask_v1", [indices, g.constant("f32", entries), at], [("f32", value)],
+                types=[sparse([8, 6], "f32", 18)])
+    (y,) = g.op("primitive.sparse_with_bitmask_to_dense_v1", [s], [("f32", value)])
+    g.output("vectors", y)
+    bytes_ = np.zeros(mask.shape, np.int8)
+    bytes_[mask == 1] = [-5, 1, 2, -128, 127, 0, 9, 8, 7]
+    (b,) = g.op("primitive.build_sparse_with_bitmask_v1", [g.constant("si8", bytes_[mask == 1]), m], [("si8", bytes_)],
+                types=[sparse([4, 6], "si8", 9)])
+    value = (bytes_.astype(np.float32) * 0.5 - 3 * 0.5) * mask
+    (s,) = g.op("primitive.sparse_with_bitmask_blockwise_shift_scale_v1", [b, g.constant("f32", [[0.5]]), g.constant("si8", [[3]])],
+                [("f32", value)], types=[sparse([4, 6], "f32", 9)])
+    (y,) = g.op("primitive.sparse_with_bitmask_to_dense_v1", [s], [("f32", value)])
+    g.output("scaled", y)
+    return g
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--tools", required=True)
@@ -208,7 +368,8 @@ def main():
     args = p.parse_args()
     sys.path.insert(0, args.tools)
     import encode_min
-    for case in (plain_float, plain_int, plain_bool, tokens_and_layouts, windows, scalar_scale):
+    for case in (plain_float, plain_int, plain_bool, tokens_and_layouts, windows, scalar_scale, statistics, region_reductions, images,
+                 sparse_palettes):
         case(encode_min).write(args.out, "made_" + case.__name__)
 
 

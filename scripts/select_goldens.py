@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Picks the golden cases that a clone carries: few, small, and together using every (op, element type) of the corpora.
 
-    select_goldens.py --shared FOLDER --out FOLDER [--max-bytes N]
+    select_goldens.py [--shared FOLDER] [--more FOLDER ...] --out FOLDER [--max-bytes N]
 
-Greedy set cover: the case that adds most new pairs per byte comes first.
+Of the corpora of --shared by greedy set cover: the case that adds most new pairs per byte comes first. Folders of --more
+are small already (make_goldens --merged makes one) and are taken whole.
 """
 import argparse
 import os
@@ -35,12 +36,16 @@ def size(folder):
     return sum(os.path.getsize(os.path.join(d, f)) for d, _, files in os.walk(folder) for f in files)
 
 
-def main():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--shared", required=True)
-    p.add_argument("--out", required=True)
-    p.add_argument("--max-bytes", type=int, default=4 << 20)
-    args = p.parse_args()
+def take(folder, out):
+    """Copies every case of a folder, in place of those of the same name."""
+    names = [n for n in sorted(os.listdir(folder)) if os.path.exists(os.path.join(folder, n, "manifest.json"))]
+    for name in names:
+        shutil.rmtree(os.path.join(out, name), ignore_errors=True)
+        shutil.copytree(os.path.join(folder, name), os.path.join(out, name))
+    print(f"{len(names)} cases, {sum(size(os.path.join(folder, n)) for n in names)} bytes from {folder}")
+
+
+def select(args):
     sys.path.insert(0, os.path.join(args.shared, "tools"))
     import decode
     cases = {}
@@ -64,6 +69,20 @@ def main():
         chosen.append(name)
         shutil.copytree(folder, os.path.join(args.out, name), dirs_exist_ok=True)
     print(f"{len(chosen)} cases, {total} bytes, {len(missing)} pairs left out: {sorted(missing)[:10]}")
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--shared")
+    p.add_argument("--more", action="append", default=[])
+    p.add_argument("--out", required=True)
+    p.add_argument("--max-bytes", type=int, default=4 << 20)
+    args = p.parse_args()
+    os.makedirs(args.out, exist_ok=True)
+    if args.shared:
+        select(args)
+    for folder in args.more:
+        take(folder, args.out)
 
 
 if __name__ == "__main__":

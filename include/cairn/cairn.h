@@ -8,11 +8,15 @@
 #include "cairn/asset.h"
 #include "cairn/bundle.h"
 #include "cairn/context.h"
+#include "cairn/dialogue.h"
 #include "cairn/llm.h"
 #include "cairn/model.h"
 #include "cairn/ndarray.h"
+#include "cairn/specialize.h"
 #include "cairn/status.h"
+#include "cairn/stream.h"
 #include "cairn/template.h"
 #include "cairn/tokenizer.h"
+#include "cairn/trace.h"
 
 #endif

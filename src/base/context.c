@@ -7,6 +7,7 @@
 
 #include "base/cpu.h"
 #include "base/log.h"
+#include "base/trace.h"
 
 const char *cairn_version(void) { return CAIRN_VERSION; }
 
@@ -49,6 +50,14 @@ void cairn_context_options_initialize(cairn_context_options *options) {
   *options = (cairn_context_options){.log_level = level_from_environment()};
 }
 
+static void free_context(cairn_context *c) {
+  crn_trace_drop(c);
+  pthread_mutex_destroy(&c->work.lock);
+  pthread_cond_destroy(&c->work.changed);
+  cairn_allocator a = c->allocator;
+  crn_free(&a, c, sizeof *c);
+}
+
 cairn_status cairn_context_create(const cairn_context_options *options, cairn_context **out_context) {
   *out_context = NULL;
   cairn_context_options defaults;
@@ -65,13 +74,15 @@ cairn_status cairn_context_create(const cairn_context_options *options, cairn_co
   cairn_context *c;
   CRN_TRY(crn_alloc_zero(a, sizeof *c, &c));
   atomic_init(&c->references, 1);
+  pthread_mutex_init(&c->work.lock, NULL);
+  pthread_cond_init(&c->work.changed, NULL);
   c->allocator = *a;
   c->log_level = options->log_level;
   c->log = options->log;
   c->log_user = options->log_user;
   cairn_status status = crn_pool_create(&c->allocator, n_threads, &c->pool);
   if (status != CAIRN_OK) {
-    crn_free(a, c, sizeof *c);
+    free_context(c);
     return status;
   }
   *out_context = c;
@@ -83,8 +94,7 @@ void cairn_context_retain(cairn_context *c) { atomic_fetch_add_explicit(&c->refe
 void cairn_context_release(cairn_context *c) {
   if (!c || atomic_fetch_sub_explicit(&c->references, 1, memory_order_acq_rel) != 1) return;
   crn_pool_destroy(c->pool);
-  cairn_allocator a = c->allocator;
-  crn_free(&a, c, sizeof *c);
+  free_context(c);
 }
 
 int cairn_context_threads(const cairn_context *c) { return crn_pool_threads(c->pool); }

@@ -2,10 +2,28 @@
 #ifndef CRN_BASE_CONTEXT_H
 #define CRN_BASE_CONTEXT_H
 
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "base/pool.h"
 #include "cairn/context.h"
+
+typedef struct cairn_stream cairn_stream;
+struct crn_work;
+struct crn_tracer;
+
+/// The unfinished work of a context, in the order it came. Kept by execute/work.c; runs and streams of a context are ordered
+/// through it.
+typedef struct crn_work_list {
+  pthread_mutex_t lock;    ///< guards this, all streams, values and counts of invocations of the context
+  pthread_cond_t changed;  ///< for threads of the caller that wait for anything
+  int n_waiting;           ///< on `changed`
+  struct crn_work *first, *last;
+  struct crn_work *failed;  ///< done, but its failure was not reported yet
+  cairn_stream *streams;
+  int64_t n_entered;
+} crn_work_list;
 
 struct cairn_context {
   atomic_int references;
@@ -14,6 +32,9 @@ struct cairn_context {
   cairn_log_level log_level;
   cairn_log_fn log;
   void *log_user;
+  crn_work_list work;
+  atomic_bool is_tracing;
+  _Atomic(struct crn_tracer *) tracer;
 };
 
 #endif

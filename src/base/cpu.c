@@ -8,6 +8,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #if defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
@@ -18,18 +22,48 @@ static bool has_f16c(void) {
   unsigned a, b, c, d;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
+
+// Features that only some versions of the compilers have names for: words of CPUID leaf 7.
+static bool leaf7(unsigned subleaf, unsigned *out_a, unsigned *out_d) {
+  unsigned b, c;
+  return __get_cpuid_count(7, subleaf, out_a, &b, &c, out_d);
+}
+
+static bool has_avx_vnni(void) {
+  unsigned a, d;
+  return leaf7(1, &a, &d) && (a >> 4 & 1);
+}
+
+// Tiles need the permission of the kernel, which is given to the process once and for all its threads, and must then be
+// among the states that the kernel saves.
+static uint64_t amx_bits(void) {
+  unsigned a, d, low, high;
+  if (!leaf7(0, &a, &d) || !(d >> 24 & 1)) return 0;
+#if defined(__linux__)
+  enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
+  if (syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XTILEDATA) != 0) return 0;
+#endif
+  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  if ((low >> 17 & 3) != 3) return 0;
+  return (d >> 22 & 1 ? CRN_CPU_AMXBF16 : 0) | (d >> 25 & 1 ? CRN_CPU_AMXINT8 : 0);
+}
 #endif
 
-static uint64_t detect(void) {
+// Features outside `mask` need not be looked for.
+static uint64_t detect(uint64_t mask) {
   uint64_t bits = 0;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) bits |= CRN_CPU_AVX2;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) {
+    bits |= CRN_CPU_AVX2;
+    if (has_avx_vnni()) bits |= CRN_CPU_AVXVNNI;
+  }
   if ((bits & CRN_CPU_AVX2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
     bits |= CRN_CPU_AVX512;
     if (__builtin_cpu_supports("avx512vnni")) bits |= CRN_CPU_AVX512VNNI;
     if (__builtin_cpu_supports("avx512bf16")) bits |= CRN_CPU_AVX512BF16;
+    if (mask & (CRN_CPU_AMXBF16 | CRN_CPU_AMXINT8)) bits |= amx_bits();
   }
 #elif defined(__aarch64__)
   bits |= CRN_CPU_NEON;
@@ -38,7 +72,7 @@ static uint64_t detect(void) {
   if (getauxval(AT_HWCAP2) & (1ul << 13)) bits |= CRN_CPU_I8MM;    // HWCAP2_I8MM
 #endif
 #endif
-  return bits;
+  return bits & mask;
 }
 
 static const struct {
@@ -82,13 +116,15 @@ cairn_status crn_cpu_check_mask(void) {
   size_t n = 0;
   if (text && *text) parse_mask(text, &unknown, &n);
   if (!unknown) return CAIRN_OK;
-  return CRN_FAIL(INVALID_ARGUMENT,
-                  "CAIRN_CPU_MASK names '%.*s'; scalar, avx2, avx512, avx512vnni, avx512bf16, neon, dotprod, i8mm are known", (int)n,
-                  unknown);
+  return CRN_FAIL(
+      INVALID_ARGUMENT,
+      "CAIRN_CPU_MASK names '%.*s'; scalar, avx2, avx512, avx512vnni, avx512bf16, neon, dotprod, i8mm, amxbf16, amxint8, avxvnni "
+      "are known",
+      (int)n, unknown);
 }
 
 static uint64_t g_bits;
-static void initialize(void) { g_bits = detect() & mask_from_environment(); }
+static void initialize(void) { g_bits = detect(mask_from_environment()); }
 
 uint64_t crn_cpu_bits(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -13,7 +13,10 @@
   X(AVX512BF16, 3, "avx512bf16")                 \
   X(NEON, 4, "neon")                             \
   X(DOTPROD, 5, "dotprod")                       \
-  X(I8MM, 6, "i8mm")
+  X(I8MM, 6, "i8mm")                             \
+  X(AMXBF16, 7, "amxbf16") /* with AMX-TILE */   \
+  X(AMXINT8, 8, "amxint8")                       \
+  X(AVXVNNI, 9, "avxvnni")
 
 enum {
 #define CRN_CPU_ENUM(name, bit, text) CRN_CPU_##name = 1 << bit,
@@ -21,7 +24,8 @@ enum {
 #undef CRN_CPU_ENUM
 };
 
-/// Detected features that the mask allows. Thread: safe; the environment is read at the first call.
+/// Detected features that the mask allows. Thread: safe; the environment is read at the first call, which also asks the kernel
+/// for the use of AMX when the mask allows it (every signal frame of the process is larger from then on).
 uint64_t crn_cpu_bits(void);
 
 /// Errors: INVALID_ARGUMENT when CAIRN_CPU_MASK holds a word that is no feature.

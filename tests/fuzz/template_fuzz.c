@@ -38,6 +38,26 @@ static void render(const cairn_template *t, const char *json, size_t json_bytes,
   check(n_part == n && !memcmp(whole, part, n / 2));
 }
 
+// The same as a conversation whose last message is continued: what is left of the text must be its start.
+static void render_continued(cairn_context *context, const char *source, size_t source_bytes) {
+  static const char *const kConversations[] = {
+      "{\"continue_final_message\":true,\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\" a \"}]}",
+      "{\"continue_final_message\":true,\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\"text\":\"\\u00e9\"},{}]}]}",
+      "{\"continue_final_message\":\"role\",\"messages\":[{\"role\":\"\",\"content\":null}]}"};
+  enum { CAPACITY = 1 << 16 };
+  static char text[CAPACITY];
+  cairn_template_limits limits = {.max_steps = 20000, .max_output_bytes = CAPACITY / 2, .max_depth = 60};
+  cairn_template_set *set;
+  check(cairn_template_set_create(context, source, source_bytes, "fuzz", &set) == CAIRN_OK);
+  for (int i = 0; i < 3; i++) {
+    size_t n = 0;
+    cairn_status status = cairn_template_set_render(set, kConversations[i], strlen(kConversations[i]), "{\"bos_token\":\"<s>\"}", &limits,
+                                                    text, sizeof text, &n);
+    check(status == CAIRN_OK ? n <= limits.max_output_bytes : n == 0 && cairn_last_error()->code == status);
+  }
+  cairn_template_set_release(set);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static cairn_context *context;
   cairn_template *t;
@@ -56,5 +76,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   int random_or_time = memmem(data, source_bytes, "random", 6) || memmem(data, source_bytes, "strftime", 8);
   render(t, json, json_bytes, random_or_time);
   cairn_template_release(t);
+  render_continued(context, (const char *)data, source_bytes);
   return 0;
 }

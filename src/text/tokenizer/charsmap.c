@@ -35,12 +35,9 @@ static uint32_t read_word(const unsigned char *p) {
   return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-cairn_status crn_charsmap_load(crn_build *build, const char *base64, size_t bytes, const char *where, crn_charsmap *map) {
-  unsigned char *data;
+// `data` lives in the arena.
+static cairn_status read_map(crn_build *build, const unsigned char *data, size_t n, const char *where, crn_charsmap *map) {
   uint32_t *units;
-  CRN_TRY(crn_arena_alloc(&build->tokenizer->arena, bytes / 4 * 3 + 4, &data));
-  size_t n = decode_base64(base64, bytes, data);
-  if (n == SIZE_MAX) return CRN_FAIL(CORRUPT, "%s: 'precompiled_charsmap' is not base64", where);
   uint32_t trie_bytes = n >= 4 ? read_word(data) : 0;
   if (n < 4 || trie_bytes > n - 4) return CRN_FAIL(CORRUPT, "%s: 'precompiled_charsmap' is cut off", where);
   map->n_units = trie_bytes / 4;
@@ -53,9 +50,33 @@ cairn_status crn_charsmap_load(crn_build *build, const char *base64, size_t byte
   return CAIRN_OK;
 }
 
+cairn_status crn_charsmap_load(crn_build *build, const char *base64, size_t bytes, const char *where, crn_charsmap *map) {
+  unsigned char *data;
+  CRN_TRY(crn_arena_alloc(&build->tokenizer->arena, bytes / 4 * 3 + 4, &data));
+  size_t n = decode_base64(base64, bytes, data);
+  if (n == SIZE_MAX) return CRN_FAIL(CORRUPT, "%s: 'precompiled_charsmap' is not base64", where);
+  return read_map(build, data, n, where, map);
+}
+
+cairn_status crn_charsmap_copy(crn_build *build, const void *bytes, size_t n, const char *where, crn_charsmap *map) {
+  unsigned char *data;
+  CRN_TRY(crn_arena_alloc(&build->tokenizer->arena, n + 4, &data));
+  if (n) memcpy(data, bytes, n);
+  return read_map(build, data, n, where, map);
+}
+
 // --- looking up ----------------------------------------------------------------------------------------------------------
 
 static uint32_t unit_offset(uint32_t unit) { return (unit >> 10) << ((unit & (1u << 9)) >> 6); }
+
+static bool text_of_node(const crn_charsmap *map, size_t node, crn_view *out) {
+  if (node >= map->n_units) return false;
+  size_t value = map->units[node] & 0x7fffffff;
+  if (value >= map->text_bytes || ((unsigned char)map->texts[value] & 0xc0) == 0x80) return false;
+  const char *text = map->texts + value, *end = memchr(text, 0, map->text_bytes - value);
+  *out = (crn_view){text, end ? (size_t)(end - text) : map->text_bytes - value};
+  return true;
+}
 
 // The shortest prefix that has an entry decides, and its text stands for the whole row of characters.
 static bool look_up(const crn_charsmap *map, const char *row, size_t n, crn_view *out) {
@@ -67,15 +88,23 @@ static bool look_up(const crn_charsmap *map, const char *row, size_t n, crn_view
     uint32_t unit = map->units[node];
     if ((unit & (1u << 31 | 0xff)) != (unsigned char)row[i]) return false;
     node ^= unit_offset(unit);
-    if (!(unit >> 8 & 1)) continue;
-    if (node >= map->n_units) return false;
-    size_t value = map->units[node] & 0x7fffffff;
-    if (value >= map->text_bytes || ((unsigned char)map->texts[value] & 0xc0) == 0x80) return false;
-    const char *text = map->texts + value, *end = memchr(text, 0, map->text_bytes - value);
-    *out = (crn_view){text, end ? (size_t)(end - text) : map->text_bytes - value};
-    return true;
+    if (unit >> 8 & 1) return text_of_node(map, node, out);
   }
   return false;
+}
+
+size_t crn_charsmap_longest(const crn_charsmap *map, const char *text, size_t bytes, crn_view *out) {
+  size_t longest = 0;
+  size_t node = map->n_units ? unit_offset(map->units[0]) : 0;
+  for (size_t i = 0; i < bytes && text[i] && map->n_units; i++) {
+    node ^= (unsigned char)text[i];
+    if (node >= map->n_units) break;
+    uint32_t unit = map->units[node];
+    if ((unit & (1u << 31 | 0xff)) != (unsigned char)text[i]) break;
+    node ^= unit_offset(unit);
+    if (unit >> 8 & 1 && text_of_node(map, node, out)) longest = i + 1;
+  }
+  return longest;
 }
 
 // --- applying ------------------------------------------------------------------------------------------------------------

@@ -159,7 +159,7 @@ static int hex_digit(char c) {
   return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-static int byte_of_token(const char *text, size_t bytes) {
+int crn_byte_of_token(const char *text, size_t bytes) {
   if (bytes != 6 || memcmp(text, "<0x", 3) || text[5] != '>') return -1;
   int high = text[3] == '+' ? 0 : hex_digit(text[3]), low = hex_digit(text[4]);
   return high < 0 || low < 0 ? -1 : high * 16 + low;
@@ -180,7 +180,7 @@ static cairn_status flush_bytes(crn_decoding *d, size_t stage) {
 }
 
 static cairn_status feed_byte_fallback(crn_decoding *d, size_t stage, const char *text, size_t bytes) {
-  int byte = byte_of_token(text, bytes);
+  int byte = crn_byte_of_token(text, bytes);
   if (byte >= 0) return crn_str_putc(&d->states[stage].held, (char)byte);
   CRN_TRY(flush_bytes(d, stage));
   return feed(d, stage + 1, text, bytes);
@@ -306,6 +306,8 @@ static cairn_status feed_token(crn_decoding *d, size_t stage, const char *text, 
       return feed_ctc(d, stage, text, bytes);
     case CRN_DECODER_BPE:
       return feed_bpe(d, stage, text, bytes);
+    case CRN_DECODER_SENTENCEPIECE:
+      return crn_decoding_feed_sentencepiece(d, stage, text, bytes);
     default:
       return feed(d, stage + 1, text, bytes);
   }
@@ -315,6 +317,8 @@ static cairn_status feed(crn_decoding *d, size_t stage, const char *text, size_t
   if (stage == d->tokenizer->n_decoders) return crn_str_append(&d->out, text, bytes);
   return d->tokenizer->decoders[stage].fused ? feed_part(d, stage, text, bytes) : feed_token(d, stage, text, bytes);
 }
+
+cairn_status crn_decoding_feed(crn_decoding *d, size_t stage, const char *text, size_t bytes) { return feed(d, stage, text, bytes); }
 
 // The end of the input has reached this stage: what it holds goes on.
 static cairn_status finish_stage(crn_decoding *d, size_t stage) {
@@ -337,14 +341,16 @@ static cairn_status finish_stage(crn_decoding *d, size_t stage) {
       return flush_bytes(d, stage);
     case CRN_DECODER_BPE:
       return s->started ? pass_bpe(d, stage, true) : CAIRN_OK;
+    case CRN_DECODER_SENTENCEPIECE:
+      return crn_decoding_finish_sentencepiece(d, stage);
     default:
       return CAIRN_OK;
   }
 }
 
 cairn_status crn_decoding_push(crn_decoding *d, const char *token, size_t bytes) {
-  // Without decoders the tokens are set apart by spaces.
-  if (!d->tokenizer->n_decoders && d->started) CRN_TRY(crn_str_putc(&d->out, ' '));
+  // Without a decoder the tokens are set apart by spaces.
+  if (!d->tokenizer->has_decoder && d->started) CRN_TRY(crn_str_putc(&d->out, ' '));
   d->started = true;
   return feed(d, 0, token, bytes);
 }

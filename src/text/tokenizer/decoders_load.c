@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "text/tokenizer/decoders.h"
+#include "text/tokenizer/sentencepiece.h"
 
 static cairn_status add_decoder(crn_build *build, crn_decoder *step) {
   cairn_tokenizer *t = build->tokenizer;
@@ -12,6 +13,7 @@ static cairn_status add_decoder(crn_build *build, crn_decoder *step) {
     step->fused = last->fused || last->kind == CRN_DECODER_FUSE || last->kind == CRN_DECODER_BYTE_LEVEL;
   }
   t->decoders[t->n_decoders++] = *step;
+  t->has_decoder = true;
   return CAIRN_OK;
 }
 
@@ -92,11 +94,23 @@ static cairn_status load_leaf(crn_build *build, const json_t *json, const char *
 }
 
 cairn_status crn_decoders_load(crn_build *build, const json_t *json) {
+  build->tokenizer->has_decoder = json && !json_is_null(json);
   return crn_build_sequence(build, json, "decoder", "decoders", load_leaf);
 }
 
 cairn_status crn_decoders_add_byte_level(crn_build *build) {
   crn_decoder step = {.kind = CRN_DECODER_BYTE_LEVEL};
+  return add_decoder(build, &step);
+}
+
+cairn_status crn_decoders_add_wordpiece(crn_build *build) {
+  crn_decoder step = {.kind = CRN_DECODER_WORDPIECE, .content = {"##", 2}, .cleanup = true};
+  return add_decoder(build, &step);
+}
+
+cairn_status crn_decoders_add_sentencepiece(crn_build *build, const crn_sentencepiece *sp) {
+  crn_decoder step = {.kind = CRN_DECODER_SENTENCEPIECE, .bytes = sp->byte_fallback, .drop_all = sp->remove_extra};
+  step.drop_first = sp->dummy_prefix || sp->remove_extra;
   return add_decoder(build, &step);
 }
 

@@ -143,18 +143,31 @@ typedef struct crn_best {
   int32_t id, start;  ///< start -1 = not reached
 } crn_best;
 
-typedef struct crn_word {
-  uint32_t hash, text, bytes, first_id, n_ids;
-} crn_word;
+typedef struct crn_word crn_word;
 
-/// Words met before in this call and the ids they got.
-typedef struct crn_word_cache {
-  crn_word *slots;  ///< NULL until the first word
-  size_t n_slots;   ///< a power of two
-  size_t n_words;
-  crn_str texts;
-  crn_i32_vec ids;
-} crn_word_cache;
+typedef struct crn_word_cache crn_word_cache;
+
+/// What calls leave to each other. A call takes it out while it works, so that nobody waits and nothing is shared at once.
+typedef struct crn_leftovers {
+  _Atomic(crn_word_cache *) words;
+} crn_leftovers;
+
+/// Where a token comes from: bytes [begin, end) of a text.
+typedef struct crn_span {
+  uint32_t begin, end;
+  uint32_t lead, trail;  ///< white space at the front and at the end of the token, in characters
+  int32_t text;          ///< 0 = the first text, 1 = its pair, -1 = none
+} crn_span;
+
+typedef CRN_VEC(crn_span) crn_span_vec;
+
+typedef struct crn_encoding {
+  crn_i32_vec ids, types;
+  bool spanned;  ///< whether spans are kept
+  crn_span_vec spans;
+} crn_encoding;
+
+typedef CRN_VEC(crn_encoding) crn_encoding_vec;
 
 typedef struct crn_run {
   const cairn_tokenizer *tokenizer;
@@ -164,14 +177,17 @@ typedef struct crn_run {
   crn_match_vec matches;
   crn_stretch_vec outer, inner;
   crn_regex_room *room;
-  size_t input_bytes;  ///< of the text being encoded
+  bool raw;  ///< the byte-level alphabet is left out
   CRN_VEC(crn_symbol) symbols;
   CRN_VEC(crn_candidate) heap;
   CRN_VEC(crn_best) best;
   crn_str word;
-  crn_word_cache cache;
+  crn_word_cache *cache;  ///< words met before, NULL = none yet
   crn_i32_vec codes;
-  crn_i32_vec *ids;  ///< where tokens go
+  crn_i32_vec splits;   ///< SentencePiece BPE: by id of an unused piece, bytes of the left part it was joined of
+  crn_i32_vec *ids;     ///< where tokens go
+  crn_span_vec *spans;  ///< where their places go, NULL = nobody asks
+  crn_piece piece;      ///< what the model is at; places are counted from its beginning
 } crn_run;
 
 cairn_status crn_run_initialize(crn_run *run, const cairn_tokenizer *tokenizer);
@@ -179,8 +195,51 @@ void crn_run_deinitialize(crn_run *run);
 /// Ids of one text, without what post-processors add. Appends to `ids`.
 cairn_status crn_run_encode(crn_run *run, const char *text, size_t bytes, crn_i32_vec *ids);
 cairn_status crn_run_push(crn_run *run, int32_t id);
+/// The same with the bytes [begin, end) of the model's piece the token stands for.
+cairn_status crn_run_push_part(crn_run *run, int32_t id, size_t begin, size_t end);
+/// The same for a token that reads `value` instead of what the vocabulary says.
+cairn_status crn_run_push_value(crn_run *run, int32_t id, size_t begin, size_t end, crn_view value);
+/// The token pushed last reaches to `end`.
+void crn_run_extend(crn_run *run, size_t end);
+/// The same for an added token found in a stretch of `text`.
+cairn_status crn_run_push_added(crn_run *run, const crn_text *text, crn_stretch stretch, int32_t id);
+/// Takes white space out of the places, as byte-level post-processors do; `add_prefix` says whether one space at the front
+/// of a text was put there.
+void crn_spans_trim(crn_encoding *encoding, const crn_view *texts, bool add_prefix);
+/// From here on places are recorded in `spans`.
+void crn_run_record(crn_run *run, crn_span_vec *spans);
 /// A step writes its result to run->spare; this makes it run->text.
 void crn_run_swap_texts(crn_run *run);
+
+// --- the texts of one call ------------------------------------------------------------------------------------------------
+
+/// Where a text made well-formed and the text of the caller go on together, behind a repaired place.
+typedef struct crn_repair {
+  size_t clean, given;
+} crn_repair;
+
+/// A text as the caller gives it, and as well-formed UTF-8.
+typedef struct crn_input {
+  crn_str room;
+  crn_view text;
+  CRN_VEC(crn_repair) repairs;
+} crn_input;
+
+void crn_inputs_initialize(const cairn_tokenizer *tokenizer, crn_input inputs[2]);
+void crn_inputs_deinitialize(crn_input inputs[2]);
+/// Malformed sequences become U+FFFD; well-formed text is borrowed as it is. Errors: INVALID_ARGUMENT.
+cairn_status crn_input_read(crn_input *input, const char *text, size_t bytes);
+/// The place in the caller's text of a place in the well-formed one.
+size_t crn_input_place(const crn_input *input, size_t at);
+/// How a text is encoded.
+enum {
+  CRN_ENCODE_SPECIAL = 1,  ///< add what the post-processor adds
+  CRN_ENCODE_SPANS = 2,    ///< keep where tokens come from
+  CRN_ENCODE_WHOLE = 4,    ///< no truncation and no padding, whatever the file says
+};
+
+/// Runs the whole pipeline over one or two texts; the result is in (*out)[0].
+cairn_status crn_inputs_encode(const cairn_tokenizer *tokenizer, const crn_input inputs[2], size_t n, int flags, crn_encoding_vec *out);
 
 // --- normalizers -----------------------------------------------------------------------------------------------------
 
@@ -206,10 +265,14 @@ cairn_status crn_pretokenizers_load(crn_build *build, const json_t *json);
 /// Appends a split by a pattern, isolated, or a byte-level step without a pattern: what GGUF's named pre-tokenizers are made of.
 cairn_status crn_pretokenizers_add_split(crn_build *build, const char *pattern);
 cairn_status crn_pretokenizers_add_byte_level(crn_build *build);
+/// Appends what BERT cuts at: white space and punctuation.
+cairn_status crn_pretokenizers_add_bert(crn_build *build);
 /// Cuts run->pieces of run->text further.
 cairn_status crn_pretokenizers_run(crn_run *run);
 /// Whether a step looks at the origin of the text.
 bool crn_pretokenizers_need_origins(const cairn_tokenizer *tokenizer);
+/// Finds out whether the steps end in the byte-level alphabet, so that words may stay the bytes they are.
+void crn_pretokenizers_plan(cairn_tokenizer *tokenizer);
 
 /// Appends the parts of a piece that remain under a behavior, given the gapless row of matches that covers it.
 cairn_status crn_split_emit(crn_run *run, const crn_match_vec *matches, crn_behavior behavior, crn_piece_vec *out);
@@ -226,6 +289,7 @@ typedef enum crn_model_kind {
   CRN_MODEL_WORDPIECE,
   CRN_MODEL_WORDLEVEL,
   CRN_MODEL_SPM,
+  CRN_MODEL_SENTENCEPIECE,
 } crn_model_kind;
 
 typedef struct crn_pair_slot {
@@ -240,17 +304,21 @@ typedef struct crn_model {
   crn_view unk_token;
   crn_view prefix, suffix;  ///< BPE, WordPiece: of a continuing piece, of the end of a word; text NULL = none
   bool fuse_unk, byte_fallback, ignore_merges;
+  bool whole_line_ends;   ///< BPE: a word of line ends that is a token is that token, whatever the merges say
   int32_t byte_ids[256];  ///< of "<0xXX>"; -1 = none
   crn_pair_slot *pairs;   ///< BPE: open hash of n_pairs slots (a power of two)
   size_t n_pairs;
   int32_t short_ids[0x800];  ///< BPE: id of a one- or two-byte character, -1 = none
+  int32_t raw_ids[256];      ///< BPE: by byte, the id of its character of the byte-level alphabet
+  bool short_words;          ///< BPE: every id has one text
   const double *scores;      ///< Unigram: by id
   double unk_score;
-  const float *float_scores;  ///< SPM: by id
-  crn_trie trie;              ///< Unigram
-  uint32_t prefix_node;       ///< WordPiece: where the prefix leads in the trie
-  bool has_prefixed;          ///< WordPiece: whether any token starts with the prefix
-  size_t max_word_chars;      ///< WordPiece
+  const float *float_scores;           ///< SPM: by id
+  crn_trie trie;                       ///< Unigram
+  uint32_t prefix_node;                ///< WordPiece: where the prefix leads in the trie
+  bool has_prefixed;                   ///< WordPiece: whether any token starts with the prefix
+  size_t max_word_chars;               ///< WordPiece
+  const struct crn_sentencepiece *sp;  ///< SentencePiece
 } crn_model;
 
 cairn_status crn_model_load(crn_build *build, const json_t *json);
@@ -265,21 +333,20 @@ cairn_status crn_unigram_load(crn_build *build, const json_t *json);
 cairn_status crn_unigram_tokenize(crn_run *run, const char *text, size_t bytes);
 cairn_status crn_wordpiece_load(crn_build *build, const json_t *json);
 cairn_status crn_wordpiece_tokenize(crn_run *run, const char *text, size_t bytes);
+/// Readies a WordPiece model whose vocabulary, prefix and unknown token are set.
+cairn_status crn_wordpiece_finish(crn_build *build);
 cairn_status crn_wordlevel_load(crn_build *build, const json_t *json);
 cairn_status crn_wordlevel_tokenize(crn_run *run, const char *text, size_t bytes);
 cairn_status crn_spm_tokenize(crn_run *run, const char *text, size_t bytes);
+/// Joins the run->symbols of a text: of all neighbours that may be joined those of the best score first.
+cairn_status crn_spm_merge(crn_run *run, const char *text);
+cairn_status crn_sentencepiece_tokenize(crn_run *run, const char *text, size_t bytes);
 /// Fills byte_ids from the vocabulary.
 void crn_model_find_bytes(cairn_tokenizer *tokenizer);
 
 // --- post-processing -------------------------------------------------------------------------------------------------
 
 typedef struct crn_processor crn_processor;
-
-typedef struct crn_encoding {
-  crn_i32_vec ids, types;
-} crn_encoding;
-
-typedef CRN_VEC(crn_encoding) crn_encoding_vec;
 
 typedef struct crn_truncation {
   bool active, left;
@@ -296,9 +363,12 @@ typedef struct crn_padding {
 cairn_status crn_processors_load(crn_build *build, const json_t *json);
 /// Adds a template "bos A eos" (a -1 is left out), for pairs "bos A eos bos B eos".
 cairn_status crn_processors_add_bos_eos(crn_build *build, int32_t bos, int32_t eos);
+/// Adds a frame as BERT has it: "cls A sep", for pairs "cls A sep B sep".
+cairn_status crn_processors_add_frame(crn_build *build, int32_t cls, int32_t sep);
 cairn_status crn_limits_load(crn_build *build, const json_t *root);
-/// Truncates, adds special tokens, joins and pads one or two encodings; the result is in (*encodings)[0].
-cairn_status crn_postprocess(const cairn_tokenizer *tokenizer, crn_encoding_vec *encodings, bool add_special_tokens);
+/// Truncates, adds special tokens, joins and pads one or two encodings; the result is in (*encodings)[0]. `texts` are the
+/// two texts the spans point into (NULL when no spans are kept).
+cairn_status crn_postprocess(const cairn_tokenizer *tokenizer, const crn_view *texts, crn_encoding_vec *encodings, int flags);
 void crn_encodings_free(const cairn_allocator *allocator, crn_encoding_vec *encodings);
 
 // --- decoders --------------------------------------------------------------------------------------------------------
@@ -309,6 +379,8 @@ cairn_status crn_decoders_load(crn_build *build, const json_t *json);
 cairn_status crn_decoders_add_byte_level(crn_build *build);
 /// What a SentencePiece vocabulary needs: U+2581 to space, byte tokens, one leading space dropped when `strip`.
 cairn_status crn_decoders_add_spm(crn_build *build, bool strip);
+/// WordPiece: "##" joins to the token before, others are set apart by a space; cleaned up.
+cairn_status crn_decoders_add_wordpiece(crn_build *build);
 /// How a decoder stage keeps what is not certain yet.
 typedef struct crn_decoder_state {
   crn_str held;
@@ -367,8 +439,13 @@ struct cairn_tokenizer {
   crn_processor *processors;
   crn_decoder *decoders;
   size_t n_normalizers, n_pretokenizers, n_processors, n_decoders;
+  bool has_decoder;  ///< whether there is one at all, even if it does nothing: without, tokens are set apart by spaces
   size_t normalizer_room, pretokenizer_room, processor_room, decoder_room;
   bool tracked;  ///< origins are needed
+  bool raw;      ///< words may be encoded as the bytes they are (models/raw.h)
+  size_t n_raw_steps;
+  const crn_regex *raw_regex;
+  crn_leftovers *leftovers;
   crn_truncation truncation;
   crn_padding padding;
   crn_token_entry *entries;  ///< by id

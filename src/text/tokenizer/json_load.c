@@ -4,6 +4,7 @@
 #include "base/context.h"
 #include "base/file.h"
 #include "text/tokenizer/internal.h"
+#include "text/tokenizer/sentencepiece.h"
 
 static cairn_status load_root(crn_build *build, const json_t *root) {
   const char *version = NULL;
@@ -39,18 +40,31 @@ cairn_status cairn_tokenizer_create_from_json(cairn_context *context, const char
   json_t *root;
   *out_tokenizer = NULL;
   if (!what) what = "tokenizer.json";
-  CRN_TRY(crn_json_parse(json, json_bytes, what, &root));
+  CRN_TRY(crn_json_parse_nul(json, json_bytes, what, &root));
   cairn_status status = create_from_root(context, root, what, out_tokenizer);
   json_decref(root);
   return status;
 }
 
-static cairn_status open_file(cairn_context *context, const char *path, cairn_tokenizer **out_tokenizer) {
+static cairn_status open_file(cairn_context *context, const char *path, const char *folder, cairn_tokenizer **out_tokenizer) {
   crn_file_map map = {0};
   CRN_TRY(crn_file_map_open(path, &map));
-  cairn_status status = cairn_tokenizer_create_from_json(context, (const char *)map.data, map.bytes, path, out_tokenizer);
+  cairn_status status = crn_ends_with(path, ".model")
+                            ? crn_sentencepiece_create(context, map.data, map.bytes, path, folder, out_tokenizer)
+                            : cairn_tokenizer_create_from_json(context, (const char *)map.data, map.bytes, path, out_tokenizer);
   crn_file_map_close(&map);
   return status;
+}
+
+// The tokenizer.json of a folder, else its SentencePiece model. When there is none the path is that of the former, which
+// then is the one that is missed.
+static cairn_status find_file(crn_str *out_path, const char *folder) {
+  static const char *const names[] = {"tokenizer.json", "tokenizer.model", "spiece.model"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    CRN_TRY(crn_path_join(out_path, folder, names[i]));
+    if (crn_file_exists(out_path->data)) return CAIRN_OK;
+  }
+  return crn_path_join(out_path, folder, names[0]);
 }
 
 cairn_status cairn_tokenizer_open(cairn_context *context, const char *path, cairn_tokenizer **out_tokenizer) {
@@ -62,13 +76,13 @@ cairn_status cairn_tokenizer_open(cairn_context *context, const char *path, cair
   crn_str_initialize(&folder, &context->allocator);
   if (crn_is_directory(path)) {
     CRN_TRY_GOTO(crn_str_puts(&folder, path));
-    CRN_TRY_GOTO(crn_path_join(&file, path, "tokenizer.json"));
+    CRN_TRY_GOTO(find_file(&file, path));
   } else {
     const char *slash = strrchr(path, '/');
     CRN_TRY_GOTO(slash ? crn_str_append(&folder, path, (size_t)(slash - path + 1)) : crn_str_puts(&folder, "."));
     CRN_TRY_GOTO(crn_str_puts(&file, path));
   }
-  CRN_TRY_GOTO(open_file(context, file.data, &t));
+  CRN_TRY_GOTO(open_file(context, file.data, folder.data, &t));
   CRN_TRY_GOTO(crn_roles_load(t, folder.data));
   *out_tokenizer = t;
   t = NULL;

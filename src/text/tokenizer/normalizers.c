@@ -1,6 +1,7 @@
 // Normalizers: each writes a changed copy of run->text into run->spare, then the two trade places.
 #include "text/tokenizer/normalizers.h"
 
+#include "text/tokenizer/sentencepiece.h"
 #include "text/tokenizer/unicode.h"
 
 // --- character by character ------------------------------------------------------------------------------------------------
@@ -112,8 +113,9 @@ static cairn_status strip(crn_run *run, crn_piece whole, bool left, bool right) 
 /// Writes text that comes from the character before `at` of run->text.
 static cairn_status insert(crn_run *run, crn_piece whole, size_t at, crn_view content) {
   if (run->spare.tracked) {
-    uint32_t origin = at > whole.begin ? run->text.origins.items[at - 1] : whole.shift;
-    for (size_t i = 0; i < content.bytes; i++) CRN_TRY(crn_vec_push(run->allocator, &run->spare.origins, origin));
+    crn_origin origin = {whole.shift, whole.shift};
+    if (at > whole.begin) origin = run->text.origins.items[at - 1];
+    CRN_TRY(crn_text_put_origins(&run->spare, origin, content.bytes));
   }
   return crn_str_append(&run->spare.bytes, content.text, content.bytes);
 }
@@ -193,6 +195,8 @@ static cairn_status run_one(crn_run *run, crn_piece whole, const crn_normalizer 
       return crn_charsmap_run(run, whole, &n->map);
     case CRN_NORMALIZER_NMT:
       return filter(run, whole, keep_nmt, map_nmt);
+    case CRN_NORMALIZER_SENTENCEPIECE:
+      return crn_sentencepiece_normalize(run, whole, n->sp);
     default:
       return byte_level(run, whole);
   }

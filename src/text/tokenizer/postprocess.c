@@ -9,6 +9,7 @@ void crn_encodings_free(const cairn_allocator *allocator, crn_encoding_vec *enco
   for (size_t i = 0; i < encodings->size; i++) {
     crn_vec_free(allocator, &encodings->items[i].ids);
     crn_vec_free(allocator, &encodings->items[i].types);
+    crn_vec_free(allocator, &encodings->items[i].spans);
   }
   crn_vec_free(allocator, encodings);
 }
@@ -24,8 +25,10 @@ static cairn_status truncate_one(crn_encoding *e, size_t length, const crn_trunc
   if (limit->left) {
     memmove(e->ids.items, e->ids.items + (n - length), length * sizeof *e->ids.items);
     memmove(e->types.items, e->types.items + (n - length), length * sizeof *e->types.items);
+    if (e->spanned) memmove(e->spans.items, e->spans.items + (n - length), length * sizeof *e->spans.items);
   }
   e->ids.size = e->types.size = length;
+  if (e->spanned) e->spans.size = length;
   return CAIRN_OK;
 }
 
@@ -87,12 +90,15 @@ static cairn_status apply_truncation(const cairn_tokenizer *t, crn_encoding_vec 
 
 // --- special tokens ----------------------------------------------------------------------------------------------------
 
+// Tokens that come from no text.
 static cairn_status append(const cairn_allocator *a, crn_encoding *out, const int32_t *ids, size_t n, int32_t type) {
   CRN_TRY(crn_vec_reserve(a, &out->ids, n));
   CRN_TRY(crn_vec_reserve(a, &out->types, n));
+  if (out->spanned) CRN_TRY(crn_vec_reserve(a, &out->spans, n));
   for (size_t i = 0; i < n; i++) {
     out->ids.items[out->ids.size++] = ids[i];
     out->types.items[out->types.size++] = type;
+    if (out->spanned) out->spans.items[out->spans.size++] = (crn_span){.text = -1};
   }
   return CAIRN_OK;
 }
@@ -100,9 +106,11 @@ static cairn_status append(const cairn_allocator *a, crn_encoding *out, const in
 static cairn_status append_encoding(const cairn_allocator *a, crn_encoding *out, const crn_encoding *in) {
   CRN_TRY(crn_vec_reserve(a, &out->ids, in->ids.size));
   CRN_TRY(crn_vec_reserve(a, &out->types, in->ids.size));
+  if (out->spanned) CRN_TRY(crn_vec_reserve(a, &out->spans, in->ids.size));
   for (size_t i = 0; i < in->ids.size; i++) {
     out->ids.items[out->ids.size++] = in->ids.items[i];
     out->types.items[out->types.size++] = in->types.items[i];
+    if (out->spanned) out->spans.items[out->spans.size++] = in->spans.items[i];
   }
   return CAIRN_OK;
 }
@@ -120,12 +128,13 @@ static cairn_status frame(const cairn_allocator *a, const crn_processor *p, size
 
 static cairn_status run_frame(const cairn_allocator *a, const crn_processor *p, crn_encoding_vec *encodings, bool add_special_tokens) {
   for (size_t i = 0; i < encodings->size; i++) {
-    crn_encoding *e = &encodings->items[i], out = {0};
+    crn_encoding *e = &encodings->items[i], out = {.spanned = encodings->items[i].spanned};
     for (size_t k = 0; p->kind == CRN_PROCESSOR_ROBERTA && k < e->types.size; k++) e->types.items[k] = 0;
     if (!add_special_tokens) continue;
     cairn_status status = frame(a, p, i, e, &out);
     crn_vec_free(a, &e->ids);
     crn_vec_free(a, &e->types);
+    crn_vec_free(a, &e->spans);
     *e = out;
     CRN_TRY(status);
   }
@@ -134,8 +143,9 @@ static cairn_status run_frame(const cairn_allocator *a, const crn_processor *p, 
 
 static cairn_status run_part(const cairn_allocator *a, const crn_template_part *part, const crn_encoding_vec *in, crn_encoding *out) {
   if (part->sequence < 0) return append(a, out, part->ids, part->n_ids, part->type);
-  const crn_encoding *e = &in->items[part->sequence];
-  return append(a, out, e->ids.items, e->ids.size, part->type);
+  CRN_TRY(append_encoding(a, out, &in->items[part->sequence]));
+  for (size_t i = 0; i < out->types.size; i++) out->types.items[i] = part->type;
+  return CAIRN_OK;
 }
 
 static cairn_status run_template(const cairn_allocator *a, const crn_processor *p, crn_encoding_vec *encodings, bool add_special_tokens) {
@@ -149,7 +159,7 @@ static cairn_status run_template(const cairn_allocator *a, const crn_processor *
   cairn_status status = CAIRN_OK;
   for (size_t i = 0; i < n && status == CAIRN_OK; i++) {
     if (parts[i].sequence < 0 && !add_special_tokens) continue;
-    status = crn_vec_push(a, &out, ((crn_encoding){0}));
+    status = crn_vec_push(a, &out, ((crn_encoding){.spanned = encodings->items[0].spanned}));
     if (status == CAIRN_OK) status = run_part(a, &parts[i], encodings, &out.items[out.size - 1]);
   }
   crn_encodings_free(a, encodings);
@@ -157,9 +167,10 @@ static cairn_status run_template(const cairn_allocator *a, const crn_processor *
   return status;
 }
 
-static cairn_status run_processors(const cairn_tokenizer *t, crn_encoding_vec *encodings, bool add_special_tokens) {
+static cairn_status run_processors(const cairn_tokenizer *t, const crn_view *texts, crn_encoding_vec *encodings, bool add_special_tokens) {
   for (size_t i = 0; i < t->n_processors; i++) {
     const crn_processor *p = &t->processors[i];
+    for (size_t k = 0; k < encodings->size && p->trim_offsets; k++) crn_spans_trim(&encodings->items[k], texts, p->add_prefix);
     if (p->kind == CRN_PROCESSOR_TEMPLATE) {
       CRN_TRY(run_template(t->allocator, p, encodings, add_special_tokens));
     } else if (p->kind != CRN_PROCESSOR_BYTE_LEVEL) {
@@ -183,6 +194,14 @@ static void pad_side(crn_i32_vec *v, size_t n, int32_t value, bool left) {
   v->size += n;
 }
 
+static cairn_status pad_spans(const cairn_allocator *a, crn_span_vec *v, size_t n, bool left) {
+  CRN_TRY(crn_vec_reserve(a, v, n));
+  if (left) memmove(v->items + n, v->items, v->size * sizeof *v->items);
+  for (size_t i = 0; i < n; i++) v->items[left ? i : v->size + i] = (crn_span){.text = -1};
+  v->size += n;
+  return CAIRN_OK;
+}
+
 static cairn_status pad(const cairn_allocator *a, const crn_padding *padding, crn_encoding *e) {
   size_t length = padding->fixed ? padding->length : e->ids.size;
   if (padding->multiple && length % padding->multiple && !crn_add_size(length, padding->multiple - length % padding->multiple, &length)) {
@@ -192,14 +211,16 @@ static cairn_status pad(const cairn_allocator *a, const crn_padding *padding, cr
   size_t n = length - e->ids.size;
   CRN_TRY(crn_vec_reserve(a, &e->ids, n));
   CRN_TRY(crn_vec_reserve(a, &e->types, n));
+  if (e->spanned) CRN_TRY(pad_spans(a, &e->spans, n, padding->left));
   pad_side(&e->ids, n, padding->id, padding->left);
   pad_side(&e->types, n, padding->type, padding->left);
   return CAIRN_OK;
 }
 
-cairn_status crn_postprocess(const cairn_tokenizer *t, crn_encoding_vec *encodings, bool add_special_tokens) {
-  CRN_TRY(apply_truncation(t, encodings, add_special_tokens));
-  CRN_TRY(run_processors(t, encodings, add_special_tokens));
+cairn_status crn_postprocess(const cairn_tokenizer *t, const crn_view *texts, crn_encoding_vec *encodings, int flags) {
+  bool add_special_tokens = flags & CRN_ENCODE_SPECIAL, whole = flags & CRN_ENCODE_WHOLE;
+  if (!whole) CRN_TRY(apply_truncation(t, encodings, add_special_tokens));
+  CRN_TRY(run_processors(t, texts, encodings, add_special_tokens));
   CRN_TRY(join(t->allocator, encodings));
-  return t->padding.active ? pad(t->allocator, &t->padding, &encodings->items[0]) : CAIRN_OK;
+  return t->padding.active && !whole ? pad(t->allocator, &t->padding, &encodings->items[0]) : CAIRN_OK;
 }

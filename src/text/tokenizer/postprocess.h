@@ -21,7 +21,8 @@ typedef struct crn_template_part {
 
 struct crn_processor {
   crn_processor_kind kind;
-  int32_t cls, sep;  ///< BERT, RoBERTa
+  int32_t cls, sep;               ///< BERT, RoBERTa
+  bool trim_offsets, add_prefix;  ///< RoBERTa, byte-level: white space is not part of a token's place
   crn_template_part *single, *pair;
   size_t n_single, n_pair, single_added, pair_added;
 };

@@ -96,6 +96,11 @@ static cairn_status load_leaf(crn_build *build, const json_t *json, const char *
       CRN_TRY(load_named(json, where, "cls", &p.cls));
       CRN_TRY(load_named(json, where, "sep", &p.sep));
     }
+    if (p.kind == CRN_PROCESSOR_ROBERTA || p.kind == CRN_PROCESSOR_BYTE_LEVEL) {
+      p.trim_offsets = p.add_prefix = true;
+      CRN_TRY(crn_json_bool(json, where, "trim_offsets", false, &p.trim_offsets));
+      CRN_TRY(crn_json_bool(json, where, "add_prefix_space", false, &p.add_prefix));
+    }
     return add_processor(build, &p);
   }
   return CRN_FAIL(UNSUPPORTED, "%s: post_processor type '%s' is not known", build->what, type);
@@ -126,6 +131,11 @@ cairn_status crn_processors_add_bos_eos(crn_build *build, int32_t bos, int32_t e
   p.single = p.pair;
   p.single_added = p.n_single - 1;
   p.pair_added = p.n_pair - 2;
+  return add_processor(build, &p);
+}
+
+cairn_status crn_processors_add_frame(crn_build *build, int32_t cls, int32_t sep) {
+  crn_processor p = {.kind = CRN_PROCESSOR_BERT, .cls = cls, .sep = sep};
   return add_processor(build, &p);
 }
 

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "text/tokenizer/internal.h"
+#include "text/tokenizer/models/raw.h"
 #include "text/tokenizer/pretokenizers.h"
 #include "text/tokenizer/unicode.h"
 
@@ -97,6 +98,18 @@ static cairn_status load_fields(crn_build *build, const json_t *json, const char
   }
 }
 
+static bool hits(const crn_pretokenizer *step, uint32_t code);
+
+/// Writes down for the first plane which characters are hits, where finding that out takes a search.
+static cairn_status make_hits(crn_build *build, crn_pretokenizer *step) {
+  uint64_t *bits;
+  if (step->kind != CRN_PRE_DIGITS && step->kind != CRN_PRE_PUNCTUATION) return CAIRN_OK;
+  CRN_TRY(crn_arena_array(&build->tokenizer->arena, 0x10000 / 64, sizeof *bits, &bits));
+  for (uint32_t code = 0; code < 0x10000; code++) bits[code / 64] |= (uint64_t)hits(step, code) << code % 64;
+  step->hits = bits;
+  return CAIRN_OK;
+}
+
 static cairn_status load_leaf(crn_build *build, const json_t *json, const char *type) {
   static const struct {
     const char *name;
@@ -115,6 +128,7 @@ static cairn_status load_leaf(crn_build *build, const json_t *json, const char *
     snprintf(where, sizeof where, "%.100s: pre_tokenizer %s", build->what, type);
     crn_pretokenizer step = {.kind = kinds[i].kind};
     CRN_TRY(load_fields(build, json, where, &step));
+    CRN_TRY(make_hits(build, &step));
     return add_step(build, &step);
   }
   return CRN_FAIL(UNSUPPORTED, "%s: pre_tokenizer type '%s' is not known", build->what, type);
@@ -135,11 +149,32 @@ cairn_status crn_pretokenizers_add_byte_level(crn_build *build) {
   return add_step(build, &step);
 }
 
+cairn_status crn_pretokenizers_add_bert(crn_build *build) {
+  crn_pretokenizer step = {.kind = CRN_PRE_BERT};
+  return add_step(build, &step);
+}
+
 bool crn_pretokenizers_need_origins(const cairn_tokenizer *tokenizer) {
   for (size_t i = 0; i < tokenizer->n_pretokenizers; i++) {
     if (tokenizer->pretokenizers[i].scheme == CRN_PREPEND_FIRST && tokenizer->pretokenizers[i].kind == CRN_PRE_METASPACE) return true;
   }
   return false;
+}
+
+void crn_pretokenizers_plan(cairn_tokenizer *t) {
+  size_t n = t->n_pretokenizers;
+  const crn_pretokenizer *last = n ? &t->pretokenizers[n - 1] : NULL, *before = n > 1 ? last - 1 : NULL;
+  for (size_t i = 0; i < n; i++) {
+    if ((t->pretokenizers[i].kind == CRN_PRE_BYTE_LEVEL) != (i + 1 == n)) return;
+  }
+  if (!last) return;
+  // The last cut is made together with the encoding of its parts; a space in front has to be put there before.
+  bool before_cuts = before && before->kind == CRN_PRE_SPLIT && before->behavior == CRN_BEHAVIOR_ISOLATED && !before->invert;
+  if (last->use_regex || last->add_prefix_space || !before_cuts) {
+    crn_raw_plan(t, last->add_prefix_space ? n : n - 1, last->regex);
+  } else {
+    crn_raw_plan(t, n - 2, before->regex);
+  }
 }
 
 // --- splitting by characters ---------------------------------------------------------------------------------------------
@@ -167,9 +202,10 @@ static cairn_status match_chars(crn_run *run, const crn_pretokenizer *step, crn_
   size_t gap = piece.begin, at = piece.begin;
   run->matches.size = 0;
   while (at < piece.end) {
-    uint32_t code;
-    size_t next = at + (size_t)crn_code_at(text + at, &code);
-    if (hits(step, code)) {
+    uint32_t code = (unsigned char)text[at];
+    size_t next = at + 1;
+    if (code >= 0x80) next = at + (size_t)crn_code_at(text + at, &code);
+    if (step->hits && code < 0x10000 ? step->hits[code / 64] >> code % 64 & 1 : hits(step, code)) {
       if (gap < at) CRN_TRY(add_match(run, gap, at, false));
       CRN_TRY(add_match(run, at, next, true));
       gap = next;
@@ -256,9 +292,7 @@ static cairn_status split_pieces(crn_run *run, const crn_pretokenizer *step) {
 
 /// Puts `mark` in front of the piece; it counts as coming from where the first character comes from.
 static cairn_status prepend(crn_run *run, crn_piece piece, const char *mark, size_t bytes) {
-  if (run->spare.tracked) {
-    for (size_t i = 0; i < bytes; i++) CRN_TRY(crn_vec_push(run->allocator, &run->spare.origins, run->text.origins.items[piece.begin]));
-  }
+  if (run->spare.tracked) CRN_TRY(crn_text_put_origins(&run->spare, run->text.origins.items[piece.begin], bytes));
   return crn_str_append(&run->spare.bytes, mark, bytes);
 }
 
@@ -285,9 +319,7 @@ static cairn_status map_bytes(crn_run *run) {
       char code[4];
       int n = crn_utf8_encode(crn_byte_char((unsigned char)run->text.bytes.data[at]), code);
       CRN_TRY(crn_str_append(&run->spare.bytes, code, (size_t)n));
-      for (int k = 0; k < n && run->spare.tracked; k++) {
-        CRN_TRY(crn_vec_push(run->allocator, &run->spare.origins, run->text.origins.items[at]));
-      }
+      if (run->spare.tracked) CRN_TRY(crn_text_put_origins(&run->spare, run->text.origins.items[at], (size_t)n));
     }
     *p = (crn_piece){begin, run->spare.bytes.size, p->shift};
   }
@@ -297,6 +329,7 @@ static cairn_status map_bytes(crn_run *run) {
 
 static cairn_status byte_level(crn_run *run, const crn_pretokenizer *step) {
   if (step->add_prefix_space) CRN_TRY(add_prefix_space(run));
+  if (run->raw) return CAIRN_OK;
   if (step->use_regex) CRN_TRY(split_pieces(run, step));
   return map_bytes(run);
 }
@@ -341,7 +374,8 @@ static cairn_status bert(crn_run *run) {
 
 cairn_status crn_pretokenizers_run(crn_run *run) {
   const cairn_tokenizer *t = run->tokenizer;
-  for (size_t i = 0; i < t->n_pretokenizers; i++) {
+  size_t n = run->raw ? t->n_raw_steps : t->n_pretokenizers;
+  for (size_t i = 0; i < n; i++) {
     const crn_pretokenizer *step = &t->pretokenizers[i];
     switch (step->kind) {
       case CRN_PRE_BYTE_LEVEL:

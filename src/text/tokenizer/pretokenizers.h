@@ -26,8 +26,9 @@ struct crn_pretokenizer {
   crn_prepend_scheme scheme;  ///< Metaspace
   const crn_regex *regex;     ///< Split, ByteLevel with its pattern
   bool invert, add_prefix_space, use_regex, split;
-  uint32_t code;  ///< Metaspace: replacement; CharDelimiterSplit: delimiter
-  size_t length;  ///< FixedLength, in characters
+  uint32_t code;         ///< Metaspace: replacement; CharDelimiterSplit: delimiter
+  size_t length;         ///< FixedLength, in characters
+  const uint64_t *hits;  ///< Digits, Punctuation: which characters of the first plane are hits, a bit each
 };
 
 /// Fills run->matches with the stretches of one script, none of them a hit.

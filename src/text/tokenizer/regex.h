@@ -17,6 +17,11 @@ typedef struct crn_regex_room crn_regex_room;
 cairn_status crn_regex_create(const cairn_allocator *allocator, const char *pattern, size_t bytes, bool literal, const char *what,
                               crn_regex **out_regex);
 void crn_regex_destroy(crn_regex *regex);
+/// Makes matching faster where the pattern allows it, at the cost of some milliseconds once: for texts that are long.
+/// Matches are the same before and after. Thread: safe. Errors: OUT_OF_MEMORY.
+cairn_status crn_regex_prepare(crn_regex *regex);
+/// Whether crn_regex_prepare has made a difference.
+bool crn_regex_is_fast(const crn_regex *regex);
 
 cairn_status crn_regex_room_create(crn_regex_room **out_room);
 void crn_regex_room_destroy(crn_regex_room *room);
@@ -25,6 +30,7 @@ void crn_regex_room_destroy(crn_regex_room *room);
 /// the search moves on by one character.
 typedef struct crn_regex_walk {
   const crn_regex *regex;
+  const struct crn_regex_program *program;  ///< NULL: by PCRE2
   crn_regex_room *room;
   const char *text;
   size_t bytes, at;

@@ -25,7 +25,7 @@ static cairn_status read_file(cairn_tokenizer *t, const char *folder, const char
   crn_str_initialize(&path, t->allocator);
   CRN_TRY_GOTO(crn_path_join(&path, folder, name));
   if (crn_file_exists(path.data)) {
-    CRN_TRY_GOTO(crn_json_read(path.data, &json));
+    CRN_TRY_GOTO(crn_json_read_nul(path.data, &json));
     status = take_roles(t, json);
   }
 done:

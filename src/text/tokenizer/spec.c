@@ -6,16 +6,26 @@
 
 #include "text/tokenizer/internal.h"
 #include "text/tokenizer/normalizers.h"
+#include "text/tokenizer/spec_families.h"
 #include "text/tokenizer/spec_names.h"
 
 void crn_tokenizer_spec_initialize(crn_tokenizer_spec *spec) {
-  *spec = (crn_tokenizer_spec){.what = "tokenizer", .bos_id = -1, .eos_id = -1, .unk_id = -1, .add_space_prefix = true};
+  *spec = (crn_tokenizer_spec){
+      .what = "tokenizer", .bos_id = -1, .eos_id = -1, .unk_id = -1, .add_space_prefix = true, .lowercase = true, .strip_accents = true};
 }
 
 cairn_status crn_tokenizer_model_by_name(const char *name, crn_tokenizer_model *out_model) {
-  if (!strcmp(name, "gpt2")) return *out_model = CRN_TOKENIZER_MODEL_BPE, CAIRN_OK;
-  if (!strcmp(name, "llama")) return *out_model = CRN_TOKENIZER_MODEL_SPM, CAIRN_OK;
-  return CRN_FAIL(UNSUPPORTED, "tokenizer model '%.80s', expected gpt2 or llama", name);
+  static const struct {
+    const char *name;
+    crn_tokenizer_model model;
+  } models[] = {
+      {"gpt2", CRN_TOKENIZER_MODEL_BPE}, {"llama", CRN_TOKENIZER_MODEL_SPM},        {"bert", CRN_TOKENIZER_MODEL_WPM},
+      {"t5", CRN_TOKENIZER_MODEL_UGM},   {"gemma4", CRN_TOKENIZER_MODEL_PLAIN_BPE}, {"rwkv", CRN_TOKENIZER_MODEL_RWKV},
+  };
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    if (!strcmp(name, models[i].name)) return *out_model = models[i].model, CAIRN_OK;
+  }
+  return CRN_FAIL(UNSUPPORTED, "tokenizer model '%.80s', expected gpt2, llama, bert, t5, gemma4 or rwkv", name);
 }
 
 // --- checking --------------------------------------------------------------------------------------------------------
@@ -29,7 +39,7 @@ static cairn_status check_id(const crn_tokenizer_spec *s, const char *name, int3
 }
 
 static cairn_status check(const crn_tokenizer_spec *s) {
-  bool spm = s->model == CRN_TOKENIZER_MODEL_SPM;
+  bool spm = s->model == CRN_TOKENIZER_MODEL_SPM || s->model == CRN_TOKENIZER_MODEL_UGM;
   if (!s->what) return CRN_FAIL(INVALID_ARGUMENT, "a tokenizer specification needs a name for messages");
   if (!s->n_tokens || !s->tokens) return CRN_FAIL(INVALID_ARGUMENT, "%s: there are no tokens", s->what);
   if (s->n_tokens > CRN_MAX_TOKEN_ID)
@@ -49,6 +59,8 @@ static cairn_status check(const crn_tokenizer_spec *s) {
 // --- parts -------------------------------------------------------------------------------------------------------------
 
 static cairn_status load_vocab(crn_build *build, const crn_tokenizer_spec *s) {
+  if (s->model == CRN_TOKENIZER_MODEL_WPM) return crn_spec_load_wordpieces(build, s);
+  if (s->model == CRN_TOKENIZER_MODEL_RWKV) return crn_spec_load_escaped(build, s);
   crn_view *texts;
   CRN_TRY(crn_alloc_array(build->allocator, s->n_tokens, sizeof *texts, &texts));
   for (size_t i = 0; i < s->n_tokens; i++) texts[i] = (crn_view){s->tokens[i].data, s->tokens[i].bytes};
@@ -64,11 +76,33 @@ static cairn_status add_merge(crn_build *build, const crn_token_text *merge, siz
   return crn_bpe_add_merge(build, (uint32_t)rank, merge->data, left, space + 1, merge->bytes - left - 1);
 }
 
+static cairn_status add_merges(crn_build *build, const crn_tokenizer_spec *s) {
+  CRN_TRY(crn_bpe_begin_merges(build, s->n_merges));
+  for (size_t i = 0; i < s->n_merges; i++) CRN_TRY(add_merge(build, &s->merges[i], i));
+  crn_bpe_finish(build->tokenizer);
+  return CAIRN_OK;
+}
+
+// Words are what stands on a line; a row of line ends that is a token as a whole is that token.
+static cairn_status make_plain_bpe(crn_build *build, const crn_tokenizer_spec *s) {
+  static const crn_view mark = {"\xe2\x96\x81", 3};
+  cairn_tokenizer *t = build->tokenizer;
+  crn_normalizer spaces = {.kind = CRN_NORMALIZER_REPLACE, .content = mark};
+  t->model.kind = CRN_MODEL_BPE;
+  t->model.byte_fallback = t->model.whole_line_ends = true;
+  CRN_TRY(crn_build_regex(build, " ", 1, true, &spaces.regex));
+  CRN_TRY(crn_normalizers_add(build, &spaces));
+  CRN_TRY(crn_pretokenizers_add_split(build, "[^\\n]+|[\\n]+"));
+  CRN_TRY(crn_decoders_add_spm(build, false));
+  return add_merges(build, s);
+}
+
 static cairn_status make_bpe(crn_build *build, const crn_tokenizer_spec *s) {
   cairn_tokenizer *t = build->tokenizer;
   const char *pre = s->pre ? s->pre : "default";
   const crn_named_split *split = crn_named_split_find(pre);
   if (!split) return CRN_FAIL(UNSUPPORTED, "%s: pre-tokenizer '%.80s' is not known", s->what, pre);
+  if (split->plain) return make_plain_bpe(build, s);
   t->model.kind = CRN_MODEL_BPE;
   t->model.ignore_merges = split->ignore_merges;
   if (split->compose) CRN_TRY(crn_normalizers_add(build, &(crn_normalizer){.kind = CRN_NORMALIZER_NFC}));
@@ -77,10 +111,7 @@ static cairn_status make_bpe(crn_build *build, const crn_tokenizer_spec *s) {
   }
   CRN_TRY(crn_pretokenizers_add_byte_level(build));
   CRN_TRY(crn_decoders_add_byte_level(build));
-  CRN_TRY(crn_bpe_begin_merges(build, s->n_merges));
-  for (size_t i = 0; i < s->n_merges; i++) CRN_TRY(add_merge(build, &s->merges[i], i));
-  crn_bpe_finish(t);
-  return CAIRN_OK;
+  return add_merges(build, s);
 }
 
 static cairn_status make_spm(crn_build *build, const crn_tokenizer_spec *s) {
@@ -116,12 +147,33 @@ static cairn_status set_added(crn_build *build, const crn_tokenizer_spec *s) {
   return status;
 }
 
+static cairn_status make_model(crn_build *build, const crn_tokenizer_spec *s) {
+  switch (s->model) {
+    case CRN_TOKENIZER_MODEL_SPM:
+      return make_spm(build, s);
+    case CRN_TOKENIZER_MODEL_WPM:
+      return crn_spec_make_wordpiece(build, s);
+    case CRN_TOKENIZER_MODEL_UGM:
+      return crn_spec_make_unigram(build, s);
+    case CRN_TOKENIZER_MODEL_PLAIN_BPE:
+      return make_plain_bpe(build, s);
+    case CRN_TOKENIZER_MODEL_RWKV:
+      return crn_spec_make_greedy(build);
+    default:
+      return make_bpe(build, s);
+  }
+}
+
 static cairn_status make(crn_build *build, const crn_tokenizer_spec *s) {
   CRN_TRY(check(s));
   build->tokenizer->model.unk_id = s->unk_id;
   CRN_TRY(load_vocab(build, s));
-  CRN_TRY(s->model == CRN_TOKENIZER_MODEL_SPM ? make_spm(build, s) : make_bpe(build, s));
-  if (s->add_bos || s->add_eos) CRN_TRY(crn_processors_add_bos_eos(build, s->add_bos ? s->bos_id : -1, s->add_eos ? s->eos_id : -1));
+  CRN_TRY(make_model(build, s));
+  if (s->model == CRN_TOKENIZER_MODEL_WPM && s->add_bos && s->add_eos) {
+    CRN_TRY(crn_processors_add_frame(build, s->bos_id, s->eos_id));
+  } else if (s->add_bos || s->add_eos) {
+    CRN_TRY(crn_processors_add_bos_eos(build, s->add_bos ? s->bos_id : -1, s->add_eos ? s->eos_id : -1));
+  }
   CRN_TRY(set_added(build, s));
   const int32_t ids[] = {s->bos_id, s->eos_id, s->unk_id};  // in the order of crn_role_names
   for (int i = 0; i < 3; i++) build->tokenizer->roles[i] = ids[i] >= 0 ? build->tokenizer->vocab.tokens[ids[i]].text : NULL;

@@ -10,8 +10,12 @@
 
 /// How words become tokens.
 typedef enum crn_tokenizer_model {
-  CRN_TOKENIZER_MODEL_BPE,  ///< byte-level BPE with a merge list (GGUF "gpt2")
-  CRN_TOKENIZER_MODEL_SPM,  ///< SentencePiece BPE: neighbours merge by best score, bytes as fallback (GGUF "llama")
+  CRN_TOKENIZER_MODEL_BPE,        ///< byte-level BPE with a merge list (GGUF "gpt2")
+  CRN_TOKENIZER_MODEL_SPM,        ///< SentencePiece BPE: neighbours merge by best score, bytes as fallback (GGUF "llama")
+  CRN_TOKENIZER_MODEL_WPM,        ///< WordPiece; words start with U+2581 in the list of tokens (GGUF "bert")
+  CRN_TOKENIZER_MODEL_UGM,        ///< SentencePiece Unigram (GGUF "t5")
+  CRN_TOKENIZER_MODEL_PLAIN_BPE,  ///< BPE with a merge list over characters, spaces as U+2581, bytes as fallback (GGUF "gemma4")
+  CRN_TOKENIZER_MODEL_RWKV,       ///< the longest token, again and again; tokens are escaped bytes (GGUF "rwkv")
 } crn_tokenizer_model;
 
 /// The kind of one token; the values are those of GGUF's tokenizer.ggml.token_type.
@@ -43,13 +47,18 @@ typedef struct crn_tokenizer_spec {
   const crn_token_text *merges;    ///< "left right", best first; needed by BPE
   int32_t bos_id, eos_id, unk_id;  ///< -1 = none
   bool add_bos, add_eos;           ///< what encode adds when asked for special tokens
-  bool add_space_prefix;           ///< SPM: a text starts as if a space stood before it
+  bool add_space_prefix;           ///< SPM, UGM: a text starts as if a space stood before it
+  bool remove_extra_whitespaces;   ///< UGM: spaces at the ends go, several become one
+  bool lowercase, strip_accents;   ///< WPM
+  const void *charsmap;            ///< UGM: SentencePiece's precompiled map, NULL = none
+  size_t charsmap_bytes;
 } crn_tokenizer_spec;
 
-/// An empty specification: no tokens, ids -1, nothing added, add_space_prefix true.
+/// An empty specification: no tokens, ids -1, nothing added, add_space_prefix, lowercase and strip_accents true.
 void crn_tokenizer_spec_initialize(crn_tokenizer_spec *spec);
 
-/// The model of a GGUF tokenizer.ggml.model name ("gpt2", "llama"). Errors: UNSUPPORTED naming it.
+/// The model of a GGUF tokenizer.ggml.model name ("gpt2", "llama", "bert", "t5", "gemma4", "rwkv").
+/// Errors: UNSUPPORTED naming it.
 cairn_status crn_tokenizer_model_by_name(const char *name, crn_tokenizer_model *out_model);
 
 /// Makes a tokenizer with one reference.

@@ -39,35 +39,75 @@
   "\\x{118a0}-\\x{118df}\\x{1e900}-\\x{1e943}"                                                                         \
   "]+"
 
+#define DEEPSEEK_V3(words) \
+  { "\\p{N}{1,3}", "[\\u4e00-\\u9fa5\\u3040-\\u309f\\u30a0-\\u30ff]+", words }
+#define NO_HAN_UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+#define NO_HAN_LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+#define FRONT "[^\\r\\n\\p{L}\\p{N}]?"
+// Groups of three digits, counted from the end of the number.
+#define DIGIT_GROUPS "(?<!\\p{N})\\p{N}{1,2}(?=(?:\\p{N}{3})*(?!\\p{N}))|\\p{N}{3}"
+#define ASIAN                                                                                                                 \
+  "[\\u4e00-\\u9fff\\u3400-\\u4dbf\\uf900-\\ufaff\\u3040-\\u309f\\u30a0-\\u30ff\\uff65-\\uff9f\\u2f00-\\u2fdf\\u0e00-\\u0e7f" \
+  "\\u0e80-\\u0eff\\u1780-\\u17ff\\u1000-\\u109f\\uaa60-\\uaa7f\\ua9e0-\\ua9ff\\uac00-\\ud7af\\u1100-\\u11ff]+"
+#define EXAONE_WORDS FRONT "(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
+#define MARKED_WORDS FRONT "[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" SPACE_TAIL
+#define YOUTU_ASIAN                                                                                                          \
+  "[\\uac00-\\ud7a3\\u3131-\\u318e]+|[\\uff01\\u2026\\u201c\\u201d\\u2018\\u2019\\u2014\\uff1a\\uff1b\\uff0c\\u3001-\\u303f" \
+  "\\ufe30-\\ufe4f]+|[\\u3105-\\u312f]+|[\\u4e00-\\u9fa5\\u3040-\\u309f\\u30a0-\\u30ff]+"
+#define SPARK_WORDS                                                                                     \
+  "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| " \
+  "?[\\p{P}\\p{S}]+|[\\r\\n]|\\s+(?!\\S)|\\s+"
+#define HALVED_SPACES                                                                                                                    \
+  "\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)|\\s{64}(?!\\S)|\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!" \
+  "\\S)|\\s"
+
 static const crn_named_split splits[] = {
-    {"default", {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}, false, false},
-    {"gpt-2 gpt2 mpt olmo jais trillion granite-docling phi-2 jina-es jina-de jina-v2-es jina-v2-de jina-v1-en jina-v2-code roberta-bpe "
-     "gigachat a.x-4.0 mellum modern-bert",
-     {GPT2},
-     false,
-     false},
-    {"smollm starcoder refact command-r codeshell exaone minerva-7b", {"\\p{N}", GPT2}, false, false},
-    {"llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2", {LLAMA3}, true, false},
-    {"dbrx smaug-bpe chatglm-bpe glm4", {LLAMA3}, false, false},
-    {"qwen2 stablelm2", {QWEN2}, false, true},
-    {"deepseek-r1-qwen megrez hunyuan grok-2", {QWEN2}, false, false},
-    {"gpt-4o llama4", {O200K}, false, false},
-    {"tekken", {TEKKEN}, true, false},
-    {"deepseek-llm",
-     {"[\\r\\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~\\uff01-\\uff0f\\uff1a-\\uff5e\\u2018-\\u201f\\u3000-\\u3002]+", "\\s+$", DEEPSEEK_CJK,
-      "\\p{N}+"},
-     false,
-     false},
-    {"deepseek-coder", {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", DEEPSEEK_CJK, "\\p{N}"}, false, false},
-    {"deepseek-v3 hunyuan-dense", {"\\p{N}{1,3}", "[\\u4e00-\\u9fa5\\u3040-\\u309f\\u30a0-\\u30ff]+", DEEPSEEK_WORDS}, false, false},
-    {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]"}, false, false},
-    {"bloom poro-chat gpt3-finnish", {BLOOM}, false, false},
-    {"viking", {BLOOM, "\\p{N}"}, false, false},
-    {"bailingmoe bailingmoe2 llada-moe",
-     {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"},
-     false,
-     false},
-    {"seed-coder", {CONTRACTIONS WORD_AND_NUMBERS("") "| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACE_TAIL}, false, false},
+    {.names = "default", .patterns = {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
+    {.names = "gpt-2 gpt2 mpt olmo jais trillion granite-docling phi-2 jina-es jina-de jina-v2-es jina-v2-de jina-v1-en jina-v2-code "
+              "roberta-bpe gigachat a.x-4.0 mellum modern-bert exaone4",
+     .patterns = {GPT2}},
+    {.names = "smollm starcoder refact command-r codeshell exaone minerva-7b mellum2", .patterns = {"\\p{N}", GPT2}},
+    {.names = "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano glm4 glm5",
+     .patterns = {LLAMA3},
+     .ignore_merges = true},
+    {.names = "dbrx smaug-bpe chatglm-bpe", .patterns = {LLAMA3}},
+    {.names = "jais-2", .patterns = {CONTRACTIONS WORD_AND_NUMBERS("{1,3}") SYMBOLS "\\s*[\\r\\n]+|" HALVED_SPACES}},
+    {.names = "minicpm5", .patterns = {"\\p{N}{1,3}", CONTRACTIONS WORD_AND_NUMBERS("+") SYMBOLS SPACE_TAIL}, .ignore_merges = true},
+    {.names = "qwen2 stablelm2", .patterns = {QWEN2}, .compose = true},
+    {.names = "qwen35", .patterns = {CONTRACTIONS "|" MARKED_WORDS}},
+    {.names = "deepseek-r1-qwen megrez hunyuan grok-2 kormo f2llmv2 solar-open", .patterns = {QWEN2}},
+    {.names = "ufakzeka", .patterns = {FRONT "\\p{L}+|\\p{N}" SYMBOLS SPACE_TAIL}},
+    {.names = "laguna", .patterns = {"[^\\n]+|[\\n]+", QWEN2}},
+    {.names = "gpt-4o llama4 kanana2 talkie minimax-m2", .patterns = {O200K}},
+    {.names = "granite-embed-multi-97m", .patterns = {O200K}, .ignore_merges = true},
+    {.names = "tiny_aya cohere2moe", .patterns = {"\\d{1,3}(?=(?:\\d{3})*\\b)", O200K}},
+    {.names = "tekken", .patterns = {TEKKEN}, .ignore_merges = true},
+    {.names = "youtu",
+     .patterns = {YOUTU_ASIAN, CASED(CONTRACTIONS "?") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" SPACE_TAIL},
+     .ignore_merges = true},
+    {.names = "kimi-k2",
+     .patterns = {"\\p{Han}+|" FRONT NO_HAN_UPPER "*" NO_HAN_LOWER "+" CONTRACTIONS "?|" FRONT NO_HAN_UPPER "+" NO_HAN_LOWER
+                  "*" CONTRACTIONS "?|\\p{N}{1,3}" SYMBOLS SPACE_TAIL}},
+    {.names = "deepseek-llm",
+     .patterns = {"[\\r\\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~\\uff01-\\uff0f\\uff1a-\\uff5e\\u2018-\\u201f\\u3000-\\u3002]+", "\\s+$",
+                  DEEPSEEK_CJK, "\\p{N}+"}},
+    {.names = "deepseek-coder", .patterns = {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", DEEPSEEK_CJK, "\\p{N}"}},
+    {.names = "deepseek-v3 hunyuan-dense joyai-llm hy_v4", .patterns = DEEPSEEK_V3(DEEPSEEK_WORDS)},
+    {.names = "spark2_5", .patterns = DEEPSEEK_V3(SPARK_WORDS)},
+    {.names = "afmoe", .patterns = {DIGIT_GROUPS, ASIAN, DEEPSEEK_WORDS}},
+    {.names = "falcon", .patterns = {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]"}},
+    {.names = "bloom poro-chat gpt3-finnish", .patterns = {BLOOM}},
+    {.names = "viking", .patterns = {BLOOM, "\\p{N}"}},
+    {.names = "bailingmoe bailingmoe2 llada-moe",
+     .patterns =
+         {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
+    {.names = "seed-coder", .patterns = {CONTRACTIONS WORD_AND_NUMBERS("") "| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" SPACE_TAIL}},
+    {.names = "exaone-moe", .patterns = {CONTRACTIONS "|" EXAONE_WORDS}},
+    {.names = "superbpe", .patterns = {"\\p{N}+", "(?=(\\d{3})+(?!\\d))"}},
+    {.names = "chameleon",
+     .patterns = {"<sentinel:[0-9]+>", "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z", "([\\t\\n]|    |  )", "\\p{N}", "[\\p{P}!-/:-@\\[-`{-~]",
+                  GPT2}},
+    {.names = "gemma4 granite-embed-multi-311m sarvam-moe", .plain = true},
 };
 
 static bool lists_name(const char *names, const char *name) {

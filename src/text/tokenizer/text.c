@@ -35,16 +35,23 @@ cairn_status crn_text_input(crn_text *out, const char *bytes, size_t n, uint32_t
   CRN_TRY(crn_str_append(&out->bytes, bytes, n));
   if (!out->tracked) return CAIRN_OK;
   CRN_TRY(crn_vec_reserve(out->bytes.allocator, &out->origins, n));
-  uint32_t start = 0;
-  for (size_t i = 0; i < n; i++) {
-    if (((unsigned char)bytes[i] & 0xc0) != 0x80) start = (uint32_t)i;
-    out->origins.items[out->origins.size++] = offset + start;
+  for (size_t i = 0; i < n;) {
+    size_t used = (size_t)crn_code_bytes((unsigned char)bytes[i]);
+    crn_origin origin = {offset + (uint32_t)i, offset + (uint32_t)(i + used)};
+    for (size_t end = i + used; i < end && i < n; i++) out->origins.items[out->origins.size++] = origin;
   }
   return CAIRN_OK;
 }
 
+cairn_status crn_text_put_origins(crn_text *out, crn_origin origin, size_t n) {
+  if (!out->tracked) return CAIRN_OK;
+  CRN_TRY(crn_vec_reserve(out->bytes.allocator, &out->origins, n));
+  for (size_t i = 0; i < n; i++) out->origins.items[out->origins.size++] = origin;
+  return CAIRN_OK;
+}
+
 crn_piece crn_text_cut(const crn_text *text, size_t begin, size_t end) {
-  return (crn_piece){begin, end, text->tracked && begin < end ? text->origins.items[begin] : 0};
+  return (crn_piece){begin, end, text->tracked && begin < end ? text->origins.items[begin].begin : 0};
 }
 
 crn_rewrite crn_rewrite_begin(const crn_text *in, crn_piece piece, size_t skip, crn_text *out) {
@@ -54,15 +61,13 @@ crn_rewrite crn_rewrite_begin(const crn_text *in, crn_piece piece, size_t skip, 
 }
 
 static cairn_status put_origins(crn_rewrite *r, size_t n, int change) {
-  uint32_t origin;
+  crn_origin origin = {r->shift, r->shift};
   if (change > 0) {
-    origin = r->at > r->begin ? r->in->origins.items[r->at - 1] : r->shift;
+    if (r->at > r->begin) origin = r->in->origins.items[r->at - 1];
   } else {
-    origin = r->at < r->end ? r->in->origins.items[r->at] : r->shift;
+    if (r->at < r->end) origin = r->in->origins.items[r->at];
   }
-  CRN_TRY(crn_vec_reserve(r->out->bytes.allocator, &r->out->origins, n));
-  for (size_t i = 0; i < n; i++) r->out->origins.items[r->out->origins.size++] = origin;
-  return CAIRN_OK;
+  return crn_text_put_origins(r->out, origin, n);
 }
 
 cairn_status crn_rewrite_bytes(crn_rewrite *r, const char *bytes, size_t n, int change) {

@@ -9,10 +9,17 @@
 typedef CRN_VEC(uint32_t) crn_u32_vec;
 typedef CRN_VEC(int32_t) crn_i32_vec;
 
+/// A place in the input: what a byte of a text came from.
+typedef struct crn_origin {
+  uint32_t begin, end;
+} crn_origin;
+
+typedef CRN_VEC(crn_origin) crn_origin_vec;
+
 typedef struct crn_text {
   crn_str bytes;
-  bool tracked;         ///< whether origins are kept
-  crn_u32_vec origins;  ///< of each byte: offset in the input of the character it came from
+  bool tracked;            ///< whether origins are kept
+  crn_origin_vec origins;  ///< of each byte: where in the input the character lies it came from
 } crn_text;
 
 /// A part of a text. `shift` is the origin of its first byte at the moment it was cut out; later changes of the text do
@@ -29,6 +36,8 @@ void crn_text_deinitialize(crn_text *text);
 void crn_text_clear(crn_text *text);
 /// Appends bytes [begin, end) of another text with their origins.
 cairn_status crn_text_copy(crn_text *out, const crn_text *in, size_t begin, size_t end);
+/// Appends n origins; nothing happens when the text does not keep them.
+cairn_status crn_text_put_origins(crn_text *out, crn_origin origin, size_t n);
 /// Appends a part of the input itself, which starts at `offset` of it.
 cairn_status crn_text_input(crn_text *out, const char *bytes, size_t n, uint32_t offset);
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/context.h"
+#include "text/tokenizer/models/words.h"
 
 // --- life ------------------------------------------------------------------------------------------------------------
 
@@ -27,6 +28,7 @@ void cairn_tokenizer_release(cairn_tokenizer *t) {
   for (size_t i = 0; i < t->regexes.size; i++) crn_regex_destroy(t->regexes.items[i]);
   crn_vec_free(t->allocator, &t->regexes);
   crn_map_deinitialize(&t->added.by_content);
+  if (t->leftovers) crn_words_free(t->allocator, atomic_load(&t->leftovers->words));
   crn_arena_deinitialize(&t->arena);
   crn_free(&context->allocator, t, sizeof *t);
   cairn_context_release(context);
@@ -42,6 +44,11 @@ static void mark_skipped(cairn_tokenizer *t, crn_token_entry *e) {
 cairn_status crn_tokenizer_finish(crn_build *build) {
   cairn_tokenizer *t = build->tokenizer;
   t->tracked = crn_pretokenizers_need_origins(t);
+  crn_leftovers *leftovers;
+  CRN_TRY(crn_arena_alloc(&t->arena, sizeof *leftovers, &leftovers));
+  atomic_init(&leftovers->words, NULL);
+  t->leftovers = leftovers;
+  crn_pretokenizers_plan(t);
   t->n_entries = t->vocab.n_ids;
   for (size_t i = 0; i < t->added.n_tokens; i++) {
     if (t->added.tokens[i].id >= t->n_entries) t->n_entries = t->added.tokens[i].id + 1;
@@ -78,64 +85,17 @@ bool cairn_tokenizer_is_special(const cairn_tokenizer *t, int32_t id) { return i
 
 // --- encoding ------------------------------------------------------------------------------------------------------------
 
-// Malformed sequences become U+FFFD; well-formed text is used as it is.
-static cairn_status clean_utf8(const char *text, size_t bytes, crn_str *room, const char **out_text, size_t *out_bytes) {
-  const char *end = text + bytes, *copied = text;
-  for (const char *p = text; p < end;) {
-    if ((unsigned char)*p < 0x80) {
-      p++;
-      continue;
-    }
-    uint32_t code;
-    bool valid;
-    int n = crn_utf8_decode(p, end, &code, &valid);
-    if (!valid) {
-      CRN_TRY(crn_str_append(room, copied, (size_t)(p - copied)));
-      CRN_TRY(crn_str_append(room, "\xef\xbf\xbd", 3));
-      copied = p + n;
-    }
-    p += n;
-  }
-  if (copied != text) {
-    CRN_TRY(crn_str_append(room, copied, (size_t)(end - copied)));
-    *out_text = room->data;
-    *out_bytes = room->size;
-  } else {
-    *out_text = bytes ? text : "";
-    *out_bytes = bytes;
-  }
-  return CAIRN_OK;
-}
-
-static cairn_status encode_text(crn_run *run, const char *text, size_t bytes, int32_t type, crn_encoding_vec *encodings) {
-  crn_str room;
-  cairn_status status;
-  if (bytes > CRN_MAX_TEXT_BYTES) return CRN_FAIL(INVALID_ARGUMENT, "text of %zu bytes, at most %d expected", bytes, CRN_MAX_TEXT_BYTES);
-  if (!text && bytes) return CRN_FAIL(INVALID_ARGUMENT, "text is NULL");
-  crn_str_initialize(&room, run->allocator);
-  CRN_TRY_GOTO(crn_vec_push(run->allocator, encodings, ((crn_encoding){0})));
-  crn_encoding *e = &encodings->items[encodings->size - 1];
-  CRN_TRY_GOTO(clean_utf8(text, bytes, &room, &text, &bytes));
-  CRN_TRY_GOTO(crn_run_encode(run, text, bytes, &e->ids));
-  CRN_TRY_GOTO(crn_vec_reserve(run->allocator, &e->types, e->ids.size));
-  for (size_t i = 0; i < e->ids.size; i++) e->types.items[e->types.size++] = type;
-done:
-  crn_str_deinitialize(&room);
-  return status;
-}
-
-cairn_status cairn_tokenizer_encode_pair(const cairn_tokenizer *t, const char *text, size_t text_bytes, const char *pair, size_t pair_bytes,
-                                         bool add_special_tokens, int32_t *out_ids, int32_t *out_type_ids, size_t capacity,
-                                         size_t *out_count) {
-  crn_run run;
+static cairn_status encode(const cairn_tokenizer *t, const crn_view *text, const crn_view *pair, int flags, int32_t *out_ids,
+                           int32_t *out_type_ids, size_t capacity, size_t *out_count) {
   crn_encoding_vec encodings = {0};
+  crn_input inputs[2];
   cairn_status status;
   if (!out_count || (capacity && !out_ids)) return CRN_FAIL(INVALID_ARGUMENT, "no place for the ids");
   *out_count = 0;
-  CRN_TRY_GOTO(crn_run_initialize(&run, t));
-  CRN_TRY_GOTO(encode_text(&run, text, text_bytes, 0, &encodings));
-  if (pair) CRN_TRY_GOTO(encode_text(&run, pair, pair_bytes, 1, &encodings));
-  CRN_TRY_GOTO(crn_postprocess(t, &encodings, add_special_tokens));
+  crn_inputs_initialize(t, inputs);
+  CRN_TRY_GOTO(crn_input_read(&inputs[0], text->text, text->bytes));
+  if (pair) CRN_TRY_GOTO(crn_input_read(&inputs[1], pair->text, pair->bytes));
+  CRN_TRY_GOTO(crn_inputs_encode(t, inputs, pair ? 2 : 1, flags, &encodings));
   const crn_encoding *e = &encodings.items[0];
   size_t n = e->ids.size < capacity ? e->ids.size : capacity;
   if (n) memcpy(out_ids, e->ids.items, n * sizeof *out_ids);
@@ -143,13 +103,28 @@ cairn_status cairn_tokenizer_encode_pair(const cairn_tokenizer *t, const char *t
   *out_count = e->ids.size;
 done:
   crn_encodings_free(t->allocator, &encodings);
-  crn_run_deinitialize(&run);
+  crn_inputs_deinitialize(inputs);
   return status;
+}
+
+cairn_status cairn_tokenizer_encode_pair(const cairn_tokenizer *t, const char *text, size_t text_bytes, const char *pair, size_t pair_bytes,
+                                         bool add_special_tokens, int32_t *out_ids, int32_t *out_type_ids, size_t capacity,
+                                         size_t *out_count) {
+  const crn_view first = {text, text_bytes}, second = {pair, pair_bytes};
+  int flags = add_special_tokens ? CRN_ENCODE_SPECIAL : 0;
+  return encode(t, &first, pair ? &second : NULL, flags, out_ids, out_type_ids, capacity, out_count);
 }
 
 cairn_status cairn_tokenizer_encode(const cairn_tokenizer *t, const char *text, size_t text_bytes, bool add_special_tokens,
                                     int32_t *out_ids, size_t capacity, size_t *out_count) {
   return cairn_tokenizer_encode_pair(t, text, text_bytes, NULL, 0, add_special_tokens, out_ids, NULL, capacity, out_count);
+}
+
+cairn_status cairn_tokenizer_encode_whole(const cairn_tokenizer *t, const char *text, size_t text_bytes, bool add_special_tokens,
+                                          int32_t *out_ids, size_t capacity, size_t *out_count) {
+  const crn_view whole = {text, text_bytes};
+  int flags = CRN_ENCODE_WHOLE | (add_special_tokens ? CRN_ENCODE_SPECIAL : 0);
+  return encode(t, &whole, NULL, flags, out_ids, NULL, capacity, out_count);
 }
 
 // --- decoding ------------------------------------------------------------------------------------------------------------

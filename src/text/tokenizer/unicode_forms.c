@@ -103,22 +103,96 @@ static void compose(unit_vec *units) {
   units->size = n;
 }
 
-cairn_status crn_normalize_form(crn_run *run, crn_piece whole, bool composed, bool compatible) {
+static cairn_status normalize_part(crn_run *run, crn_piece part, bool composed, bool compatible) {
   const char *text = run->text.bytes.data;
   unit_vec units = {0};
   cairn_status status = CAIRN_OK;
-  if (crn_is_ascii(text, whole.end)) return crn_text_copy(&run->spare, &run->text, whole.begin, whole.end);
-  CRN_TRY_GOTO(crn_vec_reserve(run->allocator, &units, whole.end - whole.begin));
-  for (size_t at = whole.begin; at < whole.end;) {
+  CRN_TRY_GOTO(crn_vec_reserve(run->allocator, &units, part.end - part.begin));
+  for (size_t at = part.begin; at < part.end;) {
     uint32_t code;
     at += (size_t)crn_code_at(text + at, &code);
     CRN_TRY_GOTO(decompose_char(run->allocator, code, compatible, &units));
   }
   order_marks(&units);
   if (composed) compose(&units);
-  crn_rewrite r = crn_rewrite_begin(&run->text, whole, 0, &run->spare);
+  crn_rewrite r = crn_rewrite_begin(&run->text, part, 0, &run->spare);
   for (size_t i = 0; i < units.size; i++) CRN_TRY_GOTO(crn_rewrite_put(&r, units.items[i].code, units.items[i].change));
 done:
   crn_vec_free(run->allocator, &units);
   return status;
+}
+
+// --- text that is composed already -----------------------------------------------------------------------------------------
+
+bool crn_is_composed(uint32_t c) {
+  // Ranges with most of the world's text come first. The rest of a block that holds one such character is taken for the same, unless much
+  // text would suffer.
+  static const struct {
+    uint32_t first, last;
+  } letters[] =
+      {
+          {0x388, 0x482},   {0x48a, 0x52f},   {0x5d0, 0x5ea},   {0x620, 0x64a},   {0x904, 0x939},   {0xe01, 0xe30},   {0xe40, 0xe45},
+          {0x10d0, 0x10ff}, {0x2010, 0x20cf}, {0x3041, 0x3096}, {0x30a0, 0x30ff}, {0x4e00, 0xa4cf}, {0xac00, 0xd7a3}, {0x1f300, 0x1faff},
+      },
+    others[] = {
+        {0x340, 0x387},   {0x958, 0x95f},   {0x9be, 0x9df},     {0xa33, 0xa5e},     {0xb3e, 0xb5d},     {0xbbe, 0xbd7},
+        {0xc56, 0xc56},   {0xcc2, 0xcd6},   {0xd3e, 0xd57},     {0xdca, 0xddf},     {0xf43, 0xfbc},     {0x102e, 0x102e},
+        {0x1100, 0x11ff}, {0x1b35, 0x1b35}, {0x1f00, 0x2001},   {0x2126, 0x212b},   {0x2329, 0x232a},   {0x2adc, 0x2adc},
+        {0xd7b0, 0xd7ff}, {0xf900, 0xfb4f}, {0x11000, 0x11fff}, {0x16000, 0x16fff}, {0x1d100, 0x1d1ff}, {0x2f800, 0x2fa1f},
+    };
+  if (c < 0x300) return true;
+  for (size_t i = 0; i < sizeof letters / sizeof *letters && letters[i].first <= c; i++) {
+    if (c <= letters[i].last) return true;
+  }
+  if (c >= 0x3400 && c <= 0xd7a3) return !crn_is_combining_mark(c);
+  for (size_t i = 0; i < sizeof others / sizeof *others && others[i].first <= c; i++) {
+    if (c <= others[i].last) return false;
+  }
+  return !crn_is_combining_mark(c);
+}
+
+/// Where the first character is that is not composed, counted from `at`, or `end`.
+static size_t find_loose(const char *text, size_t at, size_t end) {
+  while (at < end) {
+    uint32_t code = (unsigned char)text[at];
+    size_t n = 1;
+    if (code >= 0xcc) {
+      n = (size_t)crn_code_at(text + at, &code);
+      if (!crn_is_composed(code)) break;
+    }
+    at += n;
+  }
+  return at;
+}
+
+static size_t previous_char(const char *text, size_t at) {
+  do at--;
+  while (((unsigned char)text[at] & 0xc0) == 0x80);
+  return at;
+}
+
+// Composed characters stay as they are but for the last one before others, which may be joined with them.
+static cairn_status compose_text(crn_run *run, crn_piece whole) {
+  const char *text = run->text.bytes.data;
+  for (size_t at = whole.begin; at < whole.end;) {
+    size_t loose = find_loose(text, at, whole.end), begin = loose, end = loose;
+    if (loose < whole.end && loose > at) begin = previous_char(text, loose);
+    CRN_TRY(crn_text_copy(&run->spare, &run->text, at, begin));
+    for (uint32_t code; end < whole.end; end += (size_t)crn_code_at(text + end, &code)) {
+      crn_code_at(text + end, &code);
+      if (crn_is_composed(code)) break;
+    }
+    crn_piece part = whole;
+    part.begin = begin;
+    part.end = end;
+    if (begin < end) CRN_TRY(normalize_part(run, part, true, false));
+    at = end;
+  }
+  return CAIRN_OK;
+}
+
+cairn_status crn_normalize_form(crn_run *run, crn_piece whole, bool composed, bool compatible) {
+  if (composed && !compatible) return compose_text(run, whole);
+  if (crn_is_ascii(run->text.bytes.data, whole.end)) return crn_text_copy(&run->spare, &run->text, whole.begin, whole.end);
+  return normalize_part(run, whole, composed, compatible);
 }

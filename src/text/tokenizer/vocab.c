@@ -60,7 +60,7 @@ static cairn_status begin(crn_build *build, size_t n, size_t bytes, char **out_r
 
 static void add(crn_vocab *v, const char *text, size_t bytes, int32_t id, char **in_out_room) {
   char *copy = *in_out_room;
-  if (bytes) memcpy(copy, text, bytes);
+  if (bytes) memmove(copy, text, bytes);
   copy[bytes] = 0;
   *in_out_room += bytes + 1;
   v->tokens[id] = (crn_view){copy, bytes};
@@ -68,6 +68,24 @@ static void add(crn_vocab *v, const char *text, size_t bytes, int32_t id, char *
   uint32_t hash = hash_text(copy, bytes);
   v->entries[v->n_entries] = (crn_vocab_entry){copy, (uint32_t)bytes, id};
   *find(v, hash, copy, bytes) = (crn_vocab_slot){hash, (int32_t)v->n_entries++};
+}
+
+// U+0000 is written otherwise in keys.
+static void add_key(crn_vocab *v, const char *text, int32_t id, char **in_out_room) {
+  const char *nul = strstr(text, CRN_JSON_NUL);
+  if (!nul) {
+    add(v, text, strlen(text), id, in_out_room);
+    return;
+  }
+  char *out = *in_out_room;
+  for (; nul; nul = strstr(text, CRN_JSON_NUL)) {
+    memcpy(out, text, (size_t)(nul - text));
+    out += nul - text;
+    *out++ = 0;
+    text = nul + sizeof CRN_JSON_NUL - 1;
+  }
+  memcpy(out, text, strlen(text));
+  add(v, *in_out_room, (size_t)(out - *in_out_room) + strlen(text), id, in_out_room);
 }
 
 cairn_status crn_vocab_load_map(crn_build *build, const json_t *json) {
@@ -86,7 +104,7 @@ cairn_status crn_vocab_load_map(crn_build *build, const json_t *json) {
   }
   v->n_ids = (int32_t)largest + 1;
   CRN_TRY(begin(build, json_object_size(json), bytes, &room));
-  json_object_foreach((json_t *)json, text, id) add(v, text, strlen(text), (int32_t)json_integer_value(id), &room);
+  json_object_foreach((json_t *)json, text, id) add_key(v, text, (int32_t)json_integer_value(id), &room);
   return CAIRN_OK;
 }
 

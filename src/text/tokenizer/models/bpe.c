@@ -5,19 +5,10 @@
 #include "base/checked.h"
 #include "base/log.h"
 #include "text/tokenizer/internal.h"
+#include "text/tokenizer/models/bpe.h"
 #include "text/tokenizer/models/heap.h"
 
 // --- loading ---------------------------------------------------------------------------------------------------------
-
-static uint64_t pair_key(int32_t left, int32_t right) { return (uint64_t)(uint32_t)left << 32 | (uint32_t)right; }
-
-static crn_pair_slot *find_pair(const crn_model *m, uint64_t pair) {
-  uint64_t h = pair * 0x9e3779b97f4a7c15u;
-  size_t mask = m->n_pairs - 1;
-  for (size_t i = (size_t)(h >> 32) & mask;; i = (i + 1) & mask) {
-    if (m->pairs[i].id < 0 || m->pairs[i].pair == pair) return &m->pairs[i];
-  }
-}
 
 cairn_status crn_bpe_begin_merges(crn_build *build, size_t n_merges) {
   crn_model *m = &build->tokenizer->model;
@@ -52,8 +43,7 @@ cairn_status crn_bpe_add_merge(crn_build *build, uint32_t rank, const char *left
   int32_t id = crn_vocab_id(&t->vocab, joined, bytes);
   if (joined != room) crn_free(build->allocator, joined, bytes);
   if (id < 0) return CRN_FAIL(CORRUPT, "%s: merge %u: '%.80s%.80s' is not in the vocabulary", build->what, (unsigned)rank, left, right);
-  uint64_t key = pair_key(a, b);
-  *find_pair(m, key) = (crn_pair_slot){key, rank, id};
+  *crn_bpe_find_pair(m, a, b) = (crn_pair_slot){crn_bpe_pair_key(a, b), rank, id};
   return CAIRN_OK;
 }
 
@@ -174,7 +164,9 @@ static bool all_bytes_known(const crn_model *m, const char *text, size_t n) {
   return true;
 }
 
-static cairn_status add_unknown(crn_run *run, const char *text, size_t n, bool *in_out_unknown) {
+// `text` is the character as spelled, which stands for `n_char` bytes of the word; `*in_out_unknown` counts the bytes of the
+// unknown token that is due.
+static cairn_status add_unknown(crn_run *run, const char *text, size_t n, size_t n_char, uint32_t *in_out_unknown) {
   const crn_model *m = &run->tokenizer->model;
   if (m->byte_fallback && all_bytes_known(m, text, n)) {
     for (size_t i = 0; i < n; i++) CRN_TRY(add_symbol(run, m->byte_ids[(unsigned char)text[i]], 1));
@@ -183,14 +175,17 @@ static cairn_status add_unknown(crn_run *run, const char *text, size_t n, bool *
   if (!m->unk_token.text) return CAIRN_OK;
   if (m->unk_id < 0) return CRN_FAIL(FAILED_PRECONDITION, "the unknown token '%.80s' is not in the vocabulary", m->unk_token.text);
   // Without fusing the unknown token before this one is complete; with fusing both stay one token.
-  if (*in_out_unknown && !m->fuse_unk) CRN_TRY(add_symbol(run, m->unk_id, 1));
-  *in_out_unknown = true;
+  if (*in_out_unknown && !m->fuse_unk) {
+    CRN_TRY(add_symbol(run, m->unk_id, *in_out_unknown));
+    *in_out_unknown = 0;
+  }
+  *in_out_unknown += (uint32_t)n_char;
   return CAIRN_OK;
 }
 
 static cairn_status make_symbols(crn_run *run, const char *text, size_t bytes) {
   const cairn_tokenizer *t = run->tokenizer;
-  bool unknown = false;  // an unknown token is due, and may still take in more characters
+  uint32_t unknown = 0;  // bytes of an unknown token that is due, and may still take in more characters
   run->symbols.size = 0;
   for (size_t at = 0; at < bytes;) {
     size_t n = (size_t)crn_code_bytes((unsigned char)text[at]), spelled_bytes;
@@ -198,21 +193,21 @@ static cairn_status make_symbols(crn_run *run, const char *text, size_t bytes) {
     CRN_TRY(spell(run, text + at, n, at == 0, at + n == bytes, &spelled, &spelled_bytes));
     int32_t id = find_char(t, spelled, spelled_bytes);
     if (id >= 0) {
-      if (unknown) CRN_TRY(add_symbol(run, t->model.unk_id, 1));
-      unknown = false;
+      if (unknown) CRN_TRY(add_symbol(run, t->model.unk_id, unknown));
+      unknown = 0;
       CRN_TRY(add_symbol(run, id, (uint32_t)n));
     } else {
-      CRN_TRY(add_unknown(run, spelled, spelled_bytes, &unknown));
+      CRN_TRY(add_unknown(run, spelled, spelled_bytes, n, &unknown));
     }
     at += n;
   }
-  return unknown ? add_symbol(run, t->model.unk_id, 1) : CAIRN_OK;
+  return unknown ? add_symbol(run, t->model.unk_id, unknown) : CAIRN_OK;
 }
 
 static cairn_status offer_pair(crn_run *run, int32_t left) {
   const crn_symbol *s = &run->symbols.items[left];
   if (s->next < 0) return CAIRN_OK;
-  const crn_pair_slot *p = find_pair(&run->tokenizer->model, pair_key(s->id, run->symbols.items[s->next].id));
+  const crn_pair_slot *p = crn_bpe_find_pair(&run->tokenizer->model, s->id, run->symbols.items[s->next].id);
   if (p->id < 0) return CAIRN_OK;
   return crn_heap_push(run, (crn_candidate){.rank = p->rank, .position = left, .id = p->id});
 }
@@ -227,7 +222,7 @@ static cairn_status merge_symbols(crn_run *run) {
     if (!left->bytes || left->next < 0) continue;
     crn_symbol *right = &s[left->next];
     // One of both may have changed since the pair was offered.
-    const crn_pair_slot *p = find_pair(&run->tokenizer->model, pair_key(left->id, right->id));
+    const crn_pair_slot *p = crn_bpe_find_pair(&run->tokenizer->model, left->id, right->id);
     if (p->id != c.id) continue;
     left->id = c.id;
     left->bytes += right->bytes;
@@ -240,25 +235,32 @@ static cairn_status merge_symbols(crn_run *run) {
   return CAIRN_OK;
 }
 
-static cairn_status encode_word(crn_run *run, const char *text, size_t bytes) {
-  CRN_TRY(make_symbols(run, text, bytes));
-  CRN_TRY(merge_symbols(run));
+static cairn_status push_symbols(crn_run *run) {
+  size_t at = 0;
   for (size_t i = 0; i < run->symbols.size; i++) {
-    if (run->symbols.items[i].bytes) CRN_TRY(crn_run_push(run, run->symbols.items[i].id));
+    uint32_t n = run->symbols.items[i].bytes;
+    if (n) CRN_TRY(crn_run_push_part(run, run->symbols.items[i].id, at, at + n));
+    at += n;
   }
   return CAIRN_OK;
+}
+
+cairn_status crn_bpe_encode_bytes(crn_run *run, const char *text, size_t bytes) {
+  const crn_model *m = &run->tokenizer->model;
+  run->symbols.size = 0;
+  CRN_TRY(crn_vec_reserve(run->allocator, &run->symbols, bytes));
+  for (size_t i = 0; i < bytes; i++) CRN_TRY(add_symbol(run, m->raw_ids[(unsigned char)text[i]], 1));
+  CRN_TRY(merge_symbols(run));
+  return push_symbols(run);
 }
 
 cairn_status crn_bpe_tokenize(crn_run *run, const char *text, size_t bytes) {
   const cairn_tokenizer *t = run->tokenizer;
   if (t->model.ignore_merges) {
     int32_t id = crn_vocab_id(&t->vocab, text, bytes);
-    if (id >= 0) return crn_run_push(run, id);
+    if (id >= 0) return crn_run_push_part(run, id, 0, bytes);
   }
-  bool hit;
-  CRN_TRY(crn_word_cache_get(run, text, bytes, &hit));
-  if (hit) return CAIRN_OK;
-  size_t first = run->ids->size;
-  CRN_TRY(encode_word(run, text, bytes));
-  return crn_word_cache_put(run, text, bytes, first);
+  CRN_TRY(make_symbols(run, text, bytes));
+  CRN_TRY(merge_symbols(run));
+  return push_symbols(run);
 }

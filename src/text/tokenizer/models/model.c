@@ -37,9 +37,21 @@ cairn_status crn_model_load(crn_build *build, const json_t *json) {
   return CRN_FAIL(UNSUPPORTED, "%s type '%.80s', expected BPE, Unigram, WordPiece or WordLevel", where, type);
 }
 
+static cairn_status push_line_ends(crn_run *run, const char *text, size_t bytes, bool *out_done) {
+  for (size_t i = 0; i < bytes; i++) {
+    if (text[i] != '\n') return CAIRN_OK;
+  }
+  int32_t id = crn_vocab_id(&run->tokenizer->vocab, text, bytes);
+  *out_done = id >= 0;
+  return *out_done ? crn_run_push_part(run, id, 0, bytes) : CAIRN_OK;
+}
+
 cairn_status crn_model_tokenize(crn_run *run, const char *text, size_t bytes) {
   if (!bytes) return CAIRN_OK;
   if (bytes >= INT32_MAX) return CRN_FAIL(INVALID_ARGUMENT, "a normalized text of %zu bytes, less than %d expected", bytes, INT32_MAX);
+  bool done = false;
+  if (run->tokenizer->model.whole_line_ends) CRN_TRY(push_line_ends(run, text, bytes, &done));
+  if (done) return CAIRN_OK;
   switch (run->tokenizer->model.kind) {
     case CRN_MODEL_BPE:
       return crn_bpe_tokenize(run, text, bytes);
@@ -49,6 +61,8 @@ cairn_status crn_model_tokenize(crn_run *run, const char *text, size_t bytes) {
       return crn_wordpiece_tokenize(run, text, bytes);
     case CRN_MODEL_WORDLEVEL:
       return crn_wordlevel_tokenize(run, text, bytes);
+    case CRN_MODEL_SENTENCEPIECE:
+      return crn_sentencepiece_tokenize(run, text, bytes);
     default:
       return crn_spm_tokenize(run, text, bytes);
   }

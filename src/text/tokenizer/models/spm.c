@@ -4,15 +4,23 @@
 
 #include "text/tokenizer/internal.h"
 #include "text/tokenizer/models/heap.h"
+#include "text/tokenizer/sentencepiece.h"
 
 static cairn_status offer(crn_run *run, const char *text, int32_t left) {
   const crn_symbol *a = &run->symbols.items[left];
   if (a->next < 0) return CAIRN_OK;
   const cairn_tokenizer *t = run->tokenizer;
-  uint32_t bytes = a->bytes + run->symbols.items[a->next].bytes;
+  const crn_symbol *b = &run->symbols.items[a->next];
+  uint32_t bytes = a->bytes + b->bytes;
   if (bytes > (uint32_t)t->vocab.max_bytes) return CAIRN_OK;
   int32_t id = crn_vocab_id(&t->vocab, text + a->begin, bytes);
   if (id < 0) return CAIRN_OK;
+  if (t->model.sp) {
+    int32_t type = t->model.sp->types[id];
+    if (a->id == CRN_SYMBOL_FROZEN || b->id == CRN_SYMBOL_FROZEN) return CAIRN_OK;
+    if (type != CRN_TOKEN_NORMAL && type != CRN_TOKEN_USER_DEFINED && type != CRN_TOKEN_UNUSED) return CAIRN_OK;
+    if (type == CRN_TOKEN_UNUSED) run->splits.items[id] = (int32_t)a->bytes;
+  }
   return crn_heap_push(run, (crn_candidate){.score = t->model.float_scores[id], .position = left, .id = id, .bytes = bytes});
 }
 
@@ -28,7 +36,7 @@ static cairn_status make_symbols(crn_run *run, const char *text, size_t bytes) {
   return CAIRN_OK;
 }
 
-static cairn_status merge_symbols(crn_run *run, const char *text) {
+cairn_status crn_spm_merge(crn_run *run, const char *text) {
   crn_symbol *s = run->symbols.items;
   crn_candidate c;
   run->heap.size = 0;
@@ -52,18 +60,18 @@ static cairn_status merge_symbols(crn_run *run, const char *text) {
 static cairn_status push_symbol(crn_run *run, const char *text, const crn_symbol *s) {
   const cairn_tokenizer *t = run->tokenizer;
   int32_t id = crn_vocab_id(&t->vocab, text + s->begin, s->bytes);
-  if (id >= 0) return crn_run_push(run, id);
+  if (id >= 0) return crn_run_push_part(run, id, s->begin, s->begin + s->bytes);
   for (uint32_t i = 0; i < s->bytes; i++) {
     int32_t byte = t->model.byte_ids[(unsigned char)text[s->begin + i]];
     if (byte < 0) byte = t->model.unk_id;
-    if (byte >= 0) CRN_TRY(crn_run_push(run, byte));
+    if (byte >= 0) CRN_TRY(crn_run_push_part(run, byte, s->begin, s->begin + s->bytes));
   }
   return CAIRN_OK;
 }
 
 cairn_status crn_spm_tokenize(crn_run *run, const char *text, size_t bytes) {
   CRN_TRY(make_symbols(run, text, bytes));
-  CRN_TRY(merge_symbols(run, text));
+  CRN_TRY(crn_spm_merge(run, text));
   for (size_t i = 0; i < run->symbols.size; i++) {
     if (run->symbols.items[i].bytes) CRN_TRY(push_symbol(run, text, &run->symbols.items[i]));
   }

@@ -95,15 +95,17 @@ static cairn_status find_best(crn_run *run, const char *text, size_t bytes) {
 }
 
 // A stretch of unknown characters is one piece; when the vocabulary happens to have it as a whole, it is that token.
-static cairn_status push_piece(crn_run *run, const char *text, size_t bytes) {
+static cairn_status push_piece(crn_run *run, const char *text, size_t begin, size_t bytes) {
   const cairn_tokenizer *t = run->tokenizer;
   const crn_model *m = &t->model;
+  size_t end = begin + bytes;
+  text += begin;
   int32_t id = crn_vocab_id(&t->vocab, text, bytes);
-  if (id >= 0) return crn_run_push(run, id);
+  if (id >= 0) return crn_run_push_part(run, id, begin, end);
   bool all = m->byte_fallback;
   for (size_t i = 0; i < bytes && all; i++) all = m->byte_ids[(unsigned char)text[i]] >= 0;
-  if (!all) return crn_run_push(run, m->unk_id);
-  for (size_t i = 0; i < bytes; i++) CRN_TRY(crn_run_push(run, m->byte_ids[(unsigned char)text[i]]));
+  if (!all) return crn_run_push_value(run, m->unk_id, begin, end, (crn_view){text, bytes});
+  for (size_t i = 0; i < bytes; i++) CRN_TRY(crn_run_push_part(run, m->byte_ids[(unsigned char)text[i]], begin, end));
   return CAIRN_OK;
 }
 
@@ -126,7 +128,7 @@ cairn_status crn_unigram_tokenize(crn_run *run, const char *text, size_t bytes) 
   CRN_TRY(gather_ends(run, bytes));
   for (size_t i = run->codes.size; i-- > 0;) {
     size_t end = (size_t)run->codes.items[i];
-    CRN_TRY(push_piece(run, text + begin, end - begin));
+    CRN_TRY(push_piece(run, text, begin, end - begin));
     begin = end;
   }
   return CAIRN_OK;

@@ -19,5 +19,5 @@ cairn_status crn_wordlevel_tokenize(crn_run *run, const char *text, size_t bytes
   int32_t id = crn_vocab_id(&t->vocab, text, bytes);
   if (id < 0) id = t->model.unk_id;
   if (id < 0) return CRN_FAIL(FAILED_PRECONDITION, "the unknown token '%.80s' is not in the vocabulary", t->model.unk_token.text);
-  return crn_run_push(run, id);
+  return crn_run_push_part(run, id, 0, bytes);
 }

@@ -1,0 +1,36 @@
+/// The cache of specializations: packed weights of models, so that a second load is quick.
+///
+/// Entries lie in $CAIRN_CACHE_DIR, else $XDG_CACHE_HOME/cairn, else $HOME/.cache/cairn. They are made by the first load of a model with
+/// at least 8 MiB of packed weights, checked on every read, and rebuilt when damaged. CAIRN_CACHE=off turns the cache off, and
+/// CAIRN_CACHE_LIMIT gives the bytes it may hold (default 32 GiB): the entries used longest ago go first. Processes may share it.
+#ifndef CAIRN_SPECIALIZE_H
+#define CAIRN_SPECIALIZE_H
+
+#include <stdint.h>
+
+#include "cairn/context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// An entry of the cache. Texts are borrowed for the call that gives it.
+typedef struct cairn_cache_entry {
+  const char *path;
+  const char *model;  ///< path of the asset it was made from, as it was given then
+  uint64_t bytes;
+  int64_t used;  ///< when it was used last: seconds since 1970
+} cairn_cache_entry;
+
+/// The cache's folder. Writes up to `capacity` bytes (no NUL) and stores the full size.
+/// Errors: FAILED_PRECONDITION when no variable of the environment names a place.
+CAIRN_API cairn_status cairn_cache_directory(char *out_path, size_t capacity, size_t *out_bytes);
+/// Calls `visit` for every entry, in no order, until it returns something else than OK, which is then returned.
+CAIRN_API cairn_status cairn_cache_list(cairn_status (*visit)(void *user, const cairn_cache_entry *entry), void *user);
+/// Removes all entries. Programs that are using some keep what they read.
+CAIRN_API cairn_status cairn_cache_clear(int64_t *out_n_entries, uint64_t *out_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
