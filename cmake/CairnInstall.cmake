@@ -4,7 +4,7 @@ install(TARGETS cairn_shared EXPORT cairnTargets LIBRARY DESTINATION ${CMAKE_INS
 install(DIRECTORY include/cairn DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(TARGET cairn)
   install(TARGETS cairn RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  foreach(alias llm-runner)
+  foreach(alias llm-runner llm-benchmark)
     add_custom_command(TARGET cairn POST_BUILD COMMAND ${CMAKE_COMMAND} -E create_symlink cairn ${CMAKE_BINARY_DIR}/${alias})
     install(FILES ${CMAKE_BINARY_DIR}/${alias} DESTINATION ${CMAKE_INSTALL_BINDIR})
   endforeach()

@@ -18,9 +18,25 @@ typedef enum cairn_composites {
   CAIRN_COMPOSITES_BODY = 2      ///< always by the body stored in the asset
 } cairn_composites;
 
+/// How exact products with constant matrices are. What a mode cannot do faster it does exactly.
+typedef enum cairn_precision {
+  CAIRN_PRECISION_DEFAULT = 0,  ///< exact
+  CAIRN_PRECISION_EXACT = 1,    ///< sums in f32 in a fixed order: bits depend neither on batch, chunk nor threads
+  CAIRN_PRECISION_BF16 = 2,     ///< the left operand is rounded to bf16
+  CAIRN_PRECISION_INT8 = 3,     ///< with quantised weights the left operand is rounded to 8 bits in groups of 32
+  CAIRN_PRECISION_AUTO = 4      ///< int8 for functions with many quantised weights, exact for others
+} cairn_precision;
+/// "default", "exact", "bf16", "int8", "auto".
+CAIRN_API const char *cairn_precision_text(cairn_precision precision);
+
 typedef struct cairn_model_options {
   cairn_composites composites;
+  cairn_precision precision;
   bool strict_hash;  ///< a wrong `main.hash` is an error
+  /// Runs of each function, plain or queued, that may go on at once; 0 = no bound. Each takes a workspace of its own, so this
+  /// bounds memory. Further queued work waits; further plain runs get BUSY, or wait as cairn_run_args says.
+  int max_in_flight;
+  bool no_cache;     ///< neither read nor write packed weights in the cache (see cairn/specialize.h)
   /// Reports long work: `done` of `total` steps of `phase` ("load", "prepare"). May be NULL.
   void (*progress)(void *user, const char *phase, int64_t done, int64_t total);
   void *progress_user;
@@ -56,6 +72,14 @@ CAIRN_API cairn_status cairn_model_function(cairn_model *model, const char *name
 CAIRN_API void cairn_function_retain(cairn_function *function);
 CAIRN_API void cairn_function_release(cairn_function *function);
 CAIRN_API const cairn_function_info *cairn_function_describe(const cairn_function *function);
+/// The plan as text, a line a step: kernels, precision, bytes, and which states are updated in place. Writes up to `capacity` bytes (no
+/// NUL) and stores the full size.
+CAIRN_API cairn_status cairn_function_print_plan(const cairn_function *function, char *out_text, size_t capacity, size_t *out_bytes);
+/// The precision the function really runs with: exact, bf16 or int8.
+CAIRN_API cairn_precision cairn_function_get_precision(const cairn_function *function);
+/// Changes the bound that cairn_model_options.max_in_flight set; 0 = none. Runs that go on are not stopped. Thread: safe.
+/// Errors: INVALID_ARGUMENT (negative).
+CAIRN_API cairn_status cairn_function_set_max_in_flight(cairn_function *function, int max_in_flight);
 /// The descriptor of an input, output or state by name; NULL when there is none.
 CAIRN_API const cairn_descriptor *cairn_function_input(const cairn_function *function, const char *name);
 CAIRN_API const cairn_descriptor *cairn_function_output(const cairn_function *function, const char *name);
@@ -74,6 +98,12 @@ typedef struct cairn_run_args {
   int n_states;
   const cairn_named_array *outputs;  ///< outputs to be written into the caller's arrays (views may be strided)
   int n_outputs;
+  /// Only the last so many rows (entries of the last dimension but one) of the outputs in which that dimension is dynamic; 0 = all.
+  /// Where possible the other rows are not computed.
+  int64_t last_rows;
+  /// Wait for what is in use (a state of another run, memory that queued work reads or writes, the function's bound of runs in
+  /// flight) instead of giving BUSY. The run takes its turn behind the work that was there before.
+  bool wait;
 } cairn_run_args;
 
 /// The outputs of a run that no view was given for. Owner: unique.
@@ -81,7 +111,9 @@ typedef struct cairn_outputs cairn_outputs;
 
 /// Runs the function. `out_outputs` may be NULL when every output has a view.
 /// Errors: INVALID_ARGUMENT naming the array that is missing, unknown, given twice, or of the wrong type or shape, and
-/// what is expected; BUSY when a state array is in use by another run; UNSUPPORTED; OUT_OF_MEMORY. A run that fails after
+/// what is expected; BUSY when a state array is in use by another run, an array
+/// is in conflict with queued work (see cairn/stream.h), or the function's bound of runs in flight is reached; the failure of
+/// queued work that should have written memory the run reads; UNSUPPORTED; OUT_OF_MEMORY. A run that fails after
 /// it started may have changed states; the message says so.
 CAIRN_API cairn_status cairn_function_run(cairn_function *function, const cairn_run_args *args, cairn_outputs **out_outputs);
 

@@ -66,7 +66,7 @@ CAIRN_API size_t cairn_dtype_bytes(cairn_dtype dtype);
 /// Describes one input, output or state. Owner: borrowed from the asset, model or function it came from.
 typedef struct cairn_descriptor {
   const char *name;
-  cairn_dtype dtype;  ///< CAIRN_DTYPE_NONE for an image value
+  cairn_dtype dtype;  ///< of an image value: uint8, and `shape` is that of its pixels ([height, width, 3] for RGB24, …)
   int rank;
   int64_t shape[CAIRN_MAX_RANK];          ///< -1 = dynamic
   int64_t interleave[CAIRN_MAX_RANK];     ///< block of consecutive elements per dimension, 1 = none

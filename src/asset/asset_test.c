@@ -239,7 +239,11 @@ static void test_states_and_images(void **state) {
   f = cairn_asset_find_function(asset, "picture");
   const cairn_descriptor *image = &f->inputs[1];
   assert_true(image->is_image);
-  assert_int_equal(image->dtype, CAIRN_DTYPE_NONE);
+  assert_int_equal(image->dtype, CAIRN_UI8);
+  assert_int_equal(image->rank, 3);
+  assert_int_equal(image->shape[0], 480);
+  assert_int_equal(image->shape[1], 640);
+  assert_int_equal(image->shape[2], 4);
   assert_int_equal(image->image_format, 0x42475241);
   assert_int_equal(image->image_height, 480);
   assert_int_equal(image->image_width, 640);

@@ -4,6 +4,7 @@
 
 #include "asset/asset.h"
 #include "base/context.h"
+#include "tensor/tensor.h"
 
 enum { MAX_SCOPED_NAME = 1000, MAX_ATTRIBUTES = 256 };
 
@@ -52,6 +53,8 @@ static cairn_status describe_image(const crn_bc_type *type, cairn_descriptor *d)
   d->image_format = (uint32_t)format->fields[0].u;
   d->image_height = (uint32_t)height;
   d->image_width = (uint32_t)width;
+  d->dtype = CAIRN_UI8;
+  crn_image_shape(d->image_format, d->image_height, d->image_width, &d->rank, d->shape);
   return CAIRN_OK;
 }
 

@@ -16,6 +16,9 @@ typedef struct crn_kernel_args {
   int mode;                        ///< the enum attribute of ops that have one
   const crn_attr *attrs;           ///< a composite's op_attrs, else NULL
   const char *const *input_names;  ///< a composite's operand names, else NULL
+  const crn_region *region;        ///< of reduce and reduce_index, else NULL
+  const void *fused;               ///< the parameters of a step that specialization made, else NULL
+  bool is_rounded;                 ///< the precision allows arithmetic with less than f32
   int n_operands;
   const crn_tensor *operands;  ///< any strides; `packed` only where the kernel asks for it (see crn_kernel_takes_packed)
   int n_results;
@@ -33,6 +36,8 @@ typedef cairn_status (*crn_view_fn)(const crn_kernel_args *args, bool *out_done)
 
 /// The reference kernel of an op, NULL for rows without one.
 crn_kernel_fn crn_ref_kernel_of(crn_op_id id);
+/// The kernel that computes an op: a library's where one is there and switched on, which leaves what it cannot do to the reference.
+crn_kernel_fn crn_kernel_of(crn_op_id id);
 /// The view function of an op, NULL for ops that are never views.
 crn_view_fn crn_ref_view_of(crn_op_id id);
 /// Whether the kernel reads packed sub-byte operands itself; otherwise the executor unpacks them first.

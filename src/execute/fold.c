@@ -1,10 +1,13 @@
 // Constant folding: steps whose operands are constant are computed once, when the function is made. This is also how
-// compressed weights are expanded: a weight is a small graph of constants.
+// compressed weights are expanded that no pass could pack: a weight is a small graph of constants.
 #include <string.h>
 
+#include "execute/fold.h"
 #include "execute/run.h"
+#include "specialize/edit.h"
 
-static bool can_fold(const crn_plan *p, const crn_step *s) {
+static bool can_fold(const crn_plan *p, const crn_step *s, bool keep_compressed) {
+  if (s->fused || (keep_compressed && s->id == CRN_OP_blockwise_shift_scale)) return false;
   if (s->kind != CRN_STEP_KERNEL && s->kind != CRN_STEP_UPDATE) return false;
   if (!(crn_op_info_of(s->id)->traits & CRN_PURE)) return false;
   for (uint32_t i = 0; i < s->n_in; i++) {
@@ -28,22 +31,6 @@ static void keep_results(crn_plan *p, const crn_workspace *w, const crn_step *s)
     p->is_constant[s->out[i]] = true;
     p->constants[s->out[i]] = w->slots[s->out[i]];
   }
-}
-
-// Drops folded steps; ends of bodies and targets of jumps move with them.
-static void compact(crn_plan *p, const bool *folded, uint32_t *moved) {
-  uint32_t n = 0;
-  for (uint32_t i = 0; i < p->n_steps; i++) {
-    moved[i] = n;
-    if (folded[i]) continue;
-    if (n != i) memcpy((void *)&p->steps[n], (const void *)&p->steps[i], sizeof *p->steps);
-    n++;
-  }
-  for (uint32_t i = 0; i < n; i++) {
-    if (p->steps[i].body_end) p->steps[i].body_end = moved[p->steps[i].body_end];
-    if (p->steps[i].target) p->steps[i].target = moved[p->steps[i].target];
-  }
-  p->n_steps = n;
 }
 
 // Constants that only folded steps used give their memory back.
@@ -80,13 +67,23 @@ static uint32_t skip_body(const crn_plan *p, uint32_t i) {
   return s->kind == CRN_STEP_COMPOSITE && s->body_end ? s->body_end : i;
 }
 
-static cairn_status fold_steps(crn_plan *p, crn_workspace *w, bool *folded, void (*progress)(void *, const char *, int64_t, int64_t),
-                               void *user) {
+typedef struct fold_run {
+  crn_plan *plan;
+  crn_workspace *workspace;
+  bool keep_compressed;
+  bool *folded;
+  void (*progress)(void *user, const char *phase, int64_t done, int64_t total);
+  void *progress_user;
+} fold_run;
+
+static cairn_status fold_steps(const fold_run *r) {
+  crn_plan *p = r->plan;
+  crn_workspace *w = r->workspace;
   for (uint32_t i = 0; i < p->n_steps; i++) {
     i = skip_body(p, i);
     const crn_step *s = &p->steps[i];
-    if (progress && i % 16 == 0) progress(user, "prepare", i, p->n_steps);
-    if (!can_fold(p, s) || !is_worth_keeping(w, s)) continue;
+    if (r->progress && i % 16 == 0) r->progress(r->progress_user, "prepare", i, p->n_steps);
+    if (!can_fold(p, s, r->keep_compressed) || !is_worth_keeping(w, s)) continue;
     cairn_status status = crn_run_step(w, s);
     if (status == CAIRN_OUT_OF_MEMORY) return status;
     if (status != CAIRN_OK) {
@@ -96,32 +93,36 @@ static cairn_status fold_steps(crn_plan *p, crn_workspace *w, bool *folded, void
       continue;
     }
     keep_results(p, w, s);
-    folded[i] = true;
+    r->folded[i] = true;
   }
-  if (progress) progress(user, "prepare", p->n_steps, p->n_steps);
+  if (r->progress) r->progress(r->progress_user, "prepare", p->n_steps, p->n_steps);
   return CAIRN_OK;
 }
 
-cairn_status crn_plan_fold(crn_plan *p, void (*progress)(void *user, const char *phase, int64_t done, int64_t total), void *user) {
+// The workspace of the first folding serves the second one as well: it holds what was folded.
+static cairn_status folding_workspace(crn_plan *p, crn_workspace **out) {
+  if (!p->folded) {
+    CRN_TRY(crn_workspace_create(p, &p->folded));
+    p->release_folded = crn_workspace_destroy;
+  }
+  *out = p->folded;
+  return CAIRN_OK;
+}
+
+cairn_status crn_plan_fold(crn_plan *p, bool keep_compressed, void (*progress)(void *user, const char *phase, int64_t done, int64_t total),
+                           void *user) {
   const cairn_allocator *a = &p->context->allocator;
+  size_t n_flags = (size_t)p->n_steps + p->n_slots;
+  fold_run r = {.plan = p, .keep_compressed = keep_compressed, .progress = progress, .progress_user = user};
   uint32_t n_steps = p->n_steps;
-  bool *flags = NULL;
-  uint32_t *moved = NULL;
-  crn_workspace *w = NULL;
-  cairn_status status;
-  size_t n_flags = (size_t)n_steps + p->n_slots;
-  CRN_TRY_GOTO(crn_alloc_array(a, n_flags, sizeof *flags, &flags));
-  CRN_TRY_GOTO(crn_alloc_array(a, n_steps, sizeof *moved, &moved));
-  CRN_TRY_GOTO(crn_workspace_create(p, &w));
-  CRN_TRY_GOTO(fold_steps(p, w, flags, progress, user));
-  compact(p, flags, moved);
-  drop_unused(p, w, flags + n_steps);
-  free_idle_buffers(p, w);
-  p->fold_workspace = w;
-  w = NULL;
-done:
-  crn_workspace_destroy(w);
-  crn_free(a, flags, n_flags * sizeof *flags);
-  crn_free(a, moved, n_steps * sizeof *moved);
+  CRN_TRY(folding_workspace(p, &r.workspace));
+  CRN_TRY(crn_alloc_array(a, n_flags, sizeof *r.folded, &r.folded));
+  cairn_status status = fold_steps(&r);
+  if (status == CAIRN_OK) status = crn_plan_drop(p, r.folded);
+  if (status == CAIRN_OK) {
+    drop_unused(p, r.workspace, r.folded + n_steps);
+    free_idle_buffers(p, r.workspace);
+  }
+  crn_free(a, r.folded, n_flags * sizeof *r.folded);
   return status;
 }

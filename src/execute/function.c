@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/str.h"
+#include "base/trace.h"
 #include "execute/internal.h"
 
 // --- matching of names ------------------------------------------------------------------------------------------------------
@@ -18,10 +19,10 @@ static cairn_status list_names(const cairn_function *f, const char *kind, const 
 }
 
 static cairn_status check_given(const cairn_function *f, const char *kind, const cairn_named_array *given, int n_given,
-                                const cairn_descriptor *d, int n) {
+                                const cairn_descriptor *d, int n, bool may_be_pending) {
   for (int i = 0; i < n_given; i++) {
     int k = 0;
-    if (!given[i].name || !given[i].array)
+    if (!given[i].name || (!given[i].array && !may_be_pending))
       return CRN_FAIL(INVALID_ARGUMENT, "function '%s': %s %d has no name or no array", f->info->name, kind, i);
     while (k < n && strcmp(d[k].name, given[i].name)) k++;
     if (k == n) return list_names(f, kind, given[i].name, d, n);
@@ -33,37 +34,47 @@ static cairn_status check_given(const cairn_function *f, const char *kind, const
   return CAIRN_OK;
 }
 
-static cairn_ndarray *find_given(const cairn_named_array *given, int n, const char *name) {
+static const cairn_named_array *find_entry(const cairn_named_array *given, int n, const char *name) {
   for (int i = 0; i < n; i++) {
-    if (!strcmp(given[i].name, name)) return given[i].array;
+    if (!strcmp(given[i].name, name)) return &given[i];
   }
   return NULL;
 }
 
-static cairn_status check_fit(const cairn_function *f, const char *kind, const cairn_descriptor *d, const cairn_ndarray *a) {
-  const crn_tensor *t = &a->view;
-  if (d->is_image) return CRN_FAIL(UNSUPPORTED, "%s '%s' is an image", kind, d->name);
-  if (t->dtype != d->dtype) {
+static cairn_ndarray *find_given(const cairn_named_array *given, int n, const char *name) {
+  const cairn_named_array *entry = find_entry(given, n, name);
+  return entry ? entry->array : NULL;
+}
+
+cairn_status crn_function_check_type(const cairn_function *f, const char *kind, const cairn_descriptor *d, cairn_dtype dtype, int rank,
+                                     const int64_t *shape) {
+  if (dtype != d->dtype) {
     return CRN_FAIL(INVALID_ARGUMENT, "%s '%s' of function '%s' must be %s, %s was given", kind, d->name, f->info->name,
-                    cairn_dtype_name(d->dtype), cairn_dtype_name(t->dtype));
+                    cairn_dtype_name(d->dtype), cairn_dtype_name(dtype));
   }
-  if (t->rank != d->rank) {
+  if (rank != d->rank) {
     return CRN_FAIL(INVALID_ARGUMENT, "%s '%s' of function '%s' must have rank %d, rank %d was given", kind, d->name, f->info->name,
-                    d->rank, t->rank);
+                    d->rank, rank);
   }
   for (int i = 0; i < d->rank; i++) {
-    if (d->shape[i] >= 0 && d->shape[i] != t->dims[i]) {
+    // A dimension that is not known yet is checked when it is.
+    if (d->shape[i] >= 0 && shape[i] >= 0 && d->shape[i] != shape[i]) {
       return CRN_FAIL(INVALID_ARGUMENT, "dim %d of %s '%s' of function '%s' must be %lld, %lld was given", i, kind, d->name, f->info->name,
-                      (long long)d->shape[i], (long long)t->dims[i]);
+                      (long long)d->shape[i], (long long)shape[i]);
     }
   }
   return CAIRN_OK;
+}
+
+static cairn_status check_fit(const cairn_function *f, const char *kind, const cairn_descriptor *d, const cairn_ndarray *a) {
+  return crn_function_check_type(f, kind, d, a->view.dtype, a->view.rank, a->view.dims);
 }
 
 // --- overlapping memory -------------------------------------------------------------------------------------------------------
 
 // Plainly overlapping memory is refused; views that interleave inside of one block without sharing elements pass.
 static bool overlap(const cairn_ndarray *a, const cairn_ndarray *b) {
+  if (!a || !b) return false;  // still to come
   size_t na = (size_t)crn_tensor_count(&a->view), nb = (size_t)crn_tensor_count(&b->view);
   if (!na || !nb) return false;
   if (a->view.data == b->view.data) return true;
@@ -88,18 +99,19 @@ static cairn_status check_disjoint(const char *kind_a, const cairn_named_array *
 static cairn_status check_all_present(const cairn_function *f, const char *kind, const cairn_named_array *given, int n_given,
                                       const cairn_descriptor *d, int n) {
   for (int i = 0; i < n; i++) {
-    const cairn_ndarray *a = find_given(given, n_given, d[i].name);
-    if (!a) return CRN_FAIL(INVALID_ARGUMENT, "%s '%s' of function '%s' is missing", kind, d[i].name, f->info->name);
-    CRN_TRY(check_fit(f, kind, &d[i], a));
+    const cairn_named_array *entry = find_entry(given, n_given, d[i].name);
+    if (!entry) return CRN_FAIL(INVALID_ARGUMENT, "%s '%s' of function '%s' is missing", kind, d[i].name, f->info->name);
+    if (entry->array) CRN_TRY(check_fit(f, kind, &d[i], entry->array));
   }
   return CAIRN_OK;
 }
 
-static cairn_status check_args(const cairn_function *f, const cairn_run_args *r, bool has_bag) {
+cairn_status crn_function_check_args(const cairn_function *f, const cairn_run_args *r, bool has_bag, bool may_be_pending) {
   const cairn_function_info *info = f->info;
-  CRN_TRY(check_given(f, "input", r->inputs, r->n_inputs, info->inputs, info->n_inputs));
-  CRN_TRY(check_given(f, "state", r->states, r->n_states, info->states, info->n_states));
-  CRN_TRY(check_given(f, "output", r->outputs, r->n_outputs, info->outputs, info->n_outputs));
+  if (r->last_rows < 0) return CRN_FAIL(INVALID_ARGUMENT, "last_rows is %lld, 0 (all) or more expected", (long long)r->last_rows);
+  CRN_TRY(check_given(f, "input", r->inputs, r->n_inputs, info->inputs, info->n_inputs, may_be_pending));
+  CRN_TRY(check_given(f, "state", r->states, r->n_states, info->states, info->n_states, false));
+  CRN_TRY(check_given(f, "output", r->outputs, r->n_outputs, info->outputs, info->n_outputs, false));
   CRN_TRY(check_all_present(f, "input", r->inputs, r->n_inputs, info->inputs, info->n_inputs));
   CRN_TRY(check_all_present(f, "state", r->states, r->n_states, info->states, info->n_states));
   for (int i = 0; i < info->n_outputs; i++) {
@@ -138,6 +150,7 @@ static cairn_status bind_input(crn_workspace *w, uint32_t slot, const cairn_ndar
 
 static cairn_status bind(cairn_function *f, crn_workspace *w, const cairn_run_args *r) {
   const cairn_function_info *info = f->info;
+  w->last_rows = r->last_rows;
   for (int i = 0; i < info->n_inputs; i++) {
     CRN_TRY(bind_input(w, f->plan->input_slots[i], find_given(r->inputs, r->n_inputs, info->inputs[i].name)));
   }
@@ -150,8 +163,12 @@ static cairn_status bind(cairn_function *f, crn_workspace *w, const cairn_run_ar
   return CAIRN_OK;
 }
 
-static void unbind(crn_workspace *w) {
-  crn_workspace_reset(w);
+static void unbind(crn_workspace *w, bool is_finished) {
+  if (is_finished) {
+    crn_workspace_finish(w);
+  } else {
+    crn_workspace_reset(w);
+  }
   for (uint32_t i = 0; i < w->plan->n_states; i++) {
     crn_bound_state *s = &w->states[i];
     if (s->is_locked) crn_ndarray_unlock(s->array, w);
@@ -179,9 +196,10 @@ static cairn_status outputs_create(cairn_function *f, cairn_outputs **out) {
   return CAIRN_OK;
 }
 
-static cairn_status put_output(cairn_function *f, const crn_tensor *value, const cairn_descriptor *d, cairn_ndarray *view,
+static cairn_status put_output(cairn_function *f, const crn_tensor *value, const cairn_descriptor *d, int64_t last_rows, cairn_ndarray *view,
                                cairn_outputs *bag) {
   crn_tensor t = *value;
+  if (d->rank >= 2 && d->shape[d->rank - 2] < 0) crn_tensor_keep_last_rows(&t, last_rows);
   if (view) {
     if (!crn_tensor_same_shape(&view->view, &t))
       return CRN_FAIL(INVALID_ARGUMENT, "the view of output '%s' does not have the shape of the result", d->name);
@@ -204,7 +222,7 @@ static cairn_status collect(cairn_function *f, crn_workspace *w, const cairn_run
   for (int i = 0; i < f->info->n_outputs; i++) {
     const cairn_descriptor *d = &f->info->outputs[i];
     cairn_ndarray *view = find_given(r->outputs, r->n_outputs, d->name);
-    CRN_TRY(put_output(f, &w->slots[f->plan->output_slots[i]].tensor, d, view, bag));
+    CRN_TRY(put_output(f, &w->slots[f->plan->output_slots[i]].tensor, d, r->last_rows, view, bag));
   }
   return CAIRN_OK;
 }
@@ -275,29 +293,43 @@ static void return_workspace(cairn_function *f, crn_workspace *w) {
 }
 
 static cairn_status run(cairn_function *f, crn_workspace *w, const cairn_run_args *args, cairn_outputs *bag) {
+  cairn_context *c = f->model->context;
+  int64_t start = crn_trace_begin(c);
   CRN_TRY(bind(f, w, args));
+  CRN_TRACE_END(c, start, "setup", f->model->asset ? cairn_asset_path(f->model->asset) : NULL, "Setup for %s", f->info->name);
+  start = crn_trace_begin(c);
   cairn_status status = crn_run_plan(w, &f->trace);
   if (status == CAIRN_OK) status = collect(f, w, args, bag);
+  CRN_TRACE_END(c, start, "inference", status == CAIRN_OK ? NULL : cairn_status_name(status), "Run %s", f->info->name);
   if (status != CAIRN_OK && f->info->n_states) crn_note(status, "the states may have been changed");
   return status;
 }
 
-cairn_status cairn_function_run(cairn_function *f, const cairn_run_args *args, cairn_outputs **out_outputs) {
+cairn_status crn_function_run_ordered(cairn_function *f, const cairn_run_args *args, cairn_outputs **out_outputs) {
   crn_workspace *w;
   cairn_outputs *bag = NULL;
   if (out_outputs) *out_outputs = NULL;
-  CRN_TRY(check_args(f, args, out_outputs != NULL));
+  CRN_TRY(crn_function_check_args(f, args, out_outputs != NULL, false));
   if (out_outputs) CRN_TRY(outputs_create(f, &bag));
+  int64_t started = crn_widening_begin(&f->widening, f->info, args);
   cairn_status status = take_workspace(f, &w);
   if (status == CAIRN_OK) {
     status = run(f, w, args, bag);
-    unbind(w);
+    unbind(w, status == CAIRN_OK);
     return_workspace(f, w);
   }
+  if (started) crn_widening_end(&f->widening, f->model->context, f->info->name, started);
   if (status != CAIRN_OK) {
     cairn_outputs_destroy(bag);
     return crn_note(status, "function '%s'", f->info->name);
   }
   if (out_outputs) *out_outputs = bag;
   return CAIRN_OK;
+}
+
+cairn_status cairn_function_run(cairn_function *f, const cairn_run_args *args, cairn_outputs **out_outputs) {
+  if (out_outputs) *out_outputs = NULL;
+  // Wrong calls are told before anything is waited for.
+  CRN_TRY(crn_function_check_args(f, args, out_outputs != NULL, false));
+  return crn_function_run_on_host(f, args, out_outputs);
 }

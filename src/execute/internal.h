@@ -7,6 +7,8 @@
 
 #include "cairn/model.h"
 #include "execute/run.h"
+#include "execute/widening.h"
+#include "specialize/passes.h"
 
 struct cairn_model {
   atomic_int references;
@@ -15,6 +17,8 @@ struct cairn_model {
   crn_program *program;
   cairn_model_options options;
   crn_arena arena;  ///< of the descriptors
+  crn_weight_store weights;
+  atomic_bool has_read_cache;
   cairn_function_info *functions;
   const crn_graph **graphs;
   int n_functions;
@@ -30,6 +34,8 @@ struct cairn_function {
   crn_workspace *idle;
   cairn_function_stats stats;
   bool warned_copy;
+  int max_in_flight, n_in_flight;  ///< guarded by the lock of the context's work list; 0 = no bound
+  crn_widening widening;
 };
 
 struct cairn_outputs {
@@ -39,5 +45,17 @@ struct cairn_outputs {
   cairn_ndarray **arrays;  ///< NULL once taken
   cairn_function *function;
 };
+
+/// function.c
+/// Checks what a run is given. `may_be_pending` allows inputs without an array: values that are still to come.
+cairn_status crn_function_check_args(const cairn_function *f, const cairn_run_args *args, bool has_bag, bool may_be_pending);
+cairn_status crn_function_check_type(const cairn_function *f, const char *kind, const cairn_descriptor *d, cairn_dtype dtype, int rank,
+                                     const int64_t *shape);
+/// A run whose order against other work was settled by the caller.
+cairn_status crn_function_run_ordered(cairn_function *f, const cairn_run_args *args, cairn_outputs **out_outputs);
+
+/// host_run.c
+/// Enters a run of the caller among the work of the context, waiting or refusing as `args` says, runs it, and leaves.
+cairn_status crn_function_run_on_host(cairn_function *f, const cairn_run_args *args, cairn_outputs **out_outputs);
 
 #endif

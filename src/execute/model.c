@@ -5,10 +5,15 @@
 
 #include "asset/asset.h"
 #include "base/str.h"
+#include "base/trace.h"
 #include "execute/describe.h"
+#include "execute/fold.h"
 #include "execute/internal.h"
+#include "execute/packed_cache.h"
+#include "execute/work.h"
 #include "program/from_mlirbc.h"
 #include "program/verify.h"
+#include "specialize/print.h"
 
 static cairn_status describe_functions(cairn_model *m) {
   crn_arena *arena = &m->arena;
@@ -27,7 +32,10 @@ cairn_status crn_model_create_from_program(cairn_context *context, crn_program *
                                            cairn_model **out_model) {
   cairn_model *m;
   *out_model = NULL;
-  cairn_status status = crn_alloc_zero(&context->allocator, sizeof *m, &m);
+  cairn_status status = CAIRN_OK;
+  if (options && options->max_in_flight < 0)
+    status = CRN_FAIL(INVALID_ARGUMENT, "max_in_flight is %d, 0 (no bound) or more expected", options->max_in_flight);
+  if (status == CAIRN_OK) status = crn_alloc_zero(&context->allocator, sizeof *m, &m);
   if (status != CAIRN_OK) {
     crn_program_destroy(program);
     return status;
@@ -38,6 +46,7 @@ cairn_status crn_model_create_from_program(cairn_context *context, crn_program *
   m->program = program;
   if (options) m->options = *options;
   crn_arena_initialize(&m->arena, &context->allocator);
+  crn_weight_store_initialize(&m->weights, &context->allocator);
   status = crn_program_verify(program);
   if (status == CAIRN_OK) status = describe_functions(m);
   if (status != CAIRN_OK) {
@@ -51,21 +60,27 @@ cairn_status crn_model_create_from_program(cairn_context *context, crn_program *
 cairn_status cairn_model_create(cairn_asset *asset, const cairn_model_options *options, cairn_model **out_model) {
   crn_bc_module *module;
   crn_program *program = NULL;
+  int64_t start = crn_trace_begin(asset->context);
   *out_model = NULL;
   CRN_TRY(crn_asset_open_module(asset, &module));
   cairn_status status = crn_program_from_mlirbc(&asset->context->allocator, module, &program);
   crn_bc_module_close(module);
   if (status == CAIRN_OK) status = crn_model_create_from_program(asset->context, program, options, out_model);
+  CRN_TRACE_END(asset->context, start, "load", cairn_asset_path(asset), "Load model");
   if (status != CAIRN_OK) return crn_note(status, "loading '%s'", cairn_asset_path(asset));
   cairn_asset_retain(asset);
   (*out_model)->asset = asset;
+  (*out_model)->weights.base = asset->map.data;
+  (*out_model)->weights.base_bytes = asset->map.bytes;
   return CAIRN_OK;
 }
 
 cairn_status cairn_model_load(cairn_context *context, const char *path, const cairn_model_options *options, cairn_model **out_model) {
   cairn_asset *asset;
+  int64_t start = crn_trace_begin(context);
   *out_model = NULL;
   CRN_TRY(cairn_asset_open(context, path, &(cairn_asset_options){.strict_hash = options && options->strict_hash}, &asset));
+  CRN_TRACE_END(context, start, "load", path, "Open asset");
   cairn_status status = cairn_model_create(asset, options, out_model);
   cairn_asset_release(asset);
   return status;
@@ -77,6 +92,7 @@ void cairn_model_release(cairn_model *m) {
   if (!m || atomic_fetch_sub_explicit(&m->references, 1, memory_order_acq_rel) != 1) return;
   cairn_context *context = m->context;
   crn_program_destroy(m->program);
+  crn_weight_store_deinitialize(&m->weights);
   crn_arena_deinitialize(&m->arena);
   cairn_asset_release(m->asset);
   crn_free(&context->allocator, m, sizeof *m);
@@ -114,7 +130,16 @@ static cairn_status make_plan(cairn_model *m, const crn_graph *graph, crn_plan *
   CRN_TRY(composites_by_body(&m->options, &use_bodies));
   CRN_TRY(crn_program_check_ready(m->program, graph));
   CRN_TRY(crn_plan_create(m->context, graph, use_bodies, out_plan));
-  CRN_TRY(crn_plan_fold(*out_plan, m->options.progress, m->options.progress_user));
+  // Bodies are the reference that fast paths are checked against: nothing is fused when they are asked for.
+  if (!use_bodies) {
+    crn_specialization s = {.precision = m->options.precision, .store = &m->weights};
+    CRN_TRY(crn_plan_fold(*out_plan, true, NULL, NULL));
+    crn_resolve_precision(*out_plan, &s);
+    if (crn_plan_is_heavy(*out_plan) && !atomic_exchange(&m->has_read_cache, true)) crn_packed_cache_read(m);
+    CRN_TRY(crn_specialize_plan(*out_plan, &s));
+    crn_packed_cache_write(m);
+  }
+  CRN_TRY(crn_plan_fold(*out_plan, false, m->options.progress, m->options.progress_user));
   return crn_plan_set_lifetimes(*out_plan);
 }
 
@@ -126,7 +151,9 @@ cairn_status cairn_model_function(cairn_model *m, const char *name, cairn_functi
   cairn_function *f;
   crn_plan *plan = NULL;
   const cairn_allocator *a = &m->context->allocator;
+  int64_t start = crn_trace_begin(m->context);
   cairn_status status = make_plan(m, m->graphs[at], &plan);
+  CRN_TRACE_END(m->context, start, "specialization", plan ? cairn_precision_text(plan->precision) : NULL, "Specialize %s", name);
   if (status == CAIRN_OK) status = crn_alloc_zero(a, sizeof *f, &f);
   if (status != CAIRN_OK) {
     crn_plan_destroy(plan);
@@ -134,6 +161,8 @@ cairn_status cairn_model_function(cairn_model *m, const char *name, cairn_functi
   }
   atomic_init(&f->references, 1);
   pthread_mutex_init(&f->lock, NULL);
+  pthread_mutex_init(&f->widening.lock, NULL);
+  f->max_in_flight = m->options.max_in_flight;
   cairn_model_retain(m);
   f->model = m;
   f->info = &m->functions[at];
@@ -156,9 +185,41 @@ void cairn_function_release(cairn_function *f) {
   }
   crn_plan_destroy(f->plan);
   pthread_mutex_destroy(&f->lock);
+  pthread_mutex_destroy(&f->widening.lock);
   crn_free(&m->context->allocator, f, sizeof *f);
   cairn_model_release(m);
 }
+
+cairn_status cairn_function_print_plan(const cairn_function *f, char *out_text, size_t capacity, size_t *out_bytes) {
+  crn_str text;
+  *out_bytes = 0;
+  crn_str_initialize(&text, &f->model->context->allocator);
+  cairn_status status = crn_plan_print(f->plan, false, &text);
+  if (status == CAIRN_OK) {
+    *out_bytes = text.size;
+    if (text.size) memcpy(out_text, text.data, text.size < capacity ? text.size : capacity);
+  }
+  crn_str_deinitialize(&text);
+  return status;
+}
+
+const char *cairn_precision_text(cairn_precision precision) {
+  static const char *const texts[] = {"default", "exact", "bf16", "int8", "auto"};
+  return (unsigned)precision < sizeof texts / sizeof *texts ? texts[precision] : "unknown";
+}
+
+cairn_status cairn_function_set_max_in_flight(cairn_function *f, int max_in_flight) {
+  if (max_in_flight < 0) return CRN_FAIL(INVALID_ARGUMENT, "max_in_flight is %d, 0 (no bound) or more expected", max_in_flight);
+  crn_work_list *list = &f->model->context->work;
+  pthread_mutex_lock(&list->lock);
+  f->max_in_flight = max_in_flight;
+  crn_stream_wake_all(list);
+  crn_work_signal(list);
+  pthread_mutex_unlock(&list->lock);
+  return CAIRN_OK;
+}
+
+cairn_precision cairn_function_get_precision(const cairn_function *f) { return f->plan->precision; }
 
 const cairn_function_info *cairn_function_describe(const cairn_function *f) { return f->info; }
 

@@ -4,8 +4,6 @@
 
 #include "base/checked.h"
 
-static const char *step_name(const crn_step *s) { return crn_op_info_of(s->id)->name; }
-
 // Kernels that do not read bit streams get their packed operands unpacked.
 static cairn_status gather_operands(crn_workspace *w, const crn_step *s, crn_tensor *operands) {
   for (uint32_t i = 0; i < s->n_in; i++) {
@@ -45,6 +43,7 @@ static cairn_status infer_results(const crn_workspace *w, const crn_step *s, con
   crn_infer_args infer = {.id = s->id,
                           .mode = args->mode,
                           .attrs = args->attrs,
+                          .fused = args->fused,
                           .n_operands = args->n_operands,
                           .operands = args->operands,
                           .n_results = args->n_results,
@@ -86,11 +85,6 @@ static cairn_status allocate_results(crn_workspace *w, const crn_step *s, const 
   return CAIRN_OK;
 }
 
-static bool has_mode(crn_op_id id) {
-  return id == CRN_OP_pad || id == CRN_OP_gelu || id == CRN_OP_scan || id == CRN_OP_scatter_along_axis || id == CRN_OP_interpolate ||
-         id == CRN_OP_interpolate_coordinates;
-}
-
 /// Tensors of one kernel call and the arguments that point to them.
 typedef struct call {
   crn_tensor operands[CRN_MAX_STEP_TENSORS], results[CRN_MAX_STEP_TENSORS];
@@ -102,7 +96,10 @@ static cairn_status prepare_call(crn_workspace *w, const crn_step *s, call *c) {
     return CRN_FAIL(UNSUPPORTED, "more than %d operands or results", CRN_MAX_STEP_TENSORS);
   }
   c->args = (crn_kernel_args){.id = s->id,
-                              .mode = has_mode(s->id) ? s->op->attr.mode : 0,
+                              .mode = crn_op_has_mode(s->id) ? s->op->attr.mode : 0,
+                              .region = s->op->n_regions ? s->op->regions : NULL,
+                              .fused = s->fused,
+                              .is_rounded = w->plan->precision != CAIRN_PRECISION_EXACT,
                               .n_operands = (int)s->n_in,
                               .operands = c->operands,
                               .n_results = (int)s->n_out,
@@ -114,6 +111,7 @@ static cairn_status prepare_call(crn_workspace *w, const crn_step *s, call *c) {
     c->args.input_names = s->composite->n_inputs == s->n_in ? s->composite->input_names : NULL;
   }
   CRN_TRY(gather_operands(w, s, c->operands));
+  if (s->cuts_rows) crn_tensor_keep_last_rows(&c->operands[0], w->last_rows);
   return infer_results(w, s, &c->args);
 }
 
@@ -207,7 +205,7 @@ static cairn_status report(const crn_workspace *w, const crn_step *s, const crn_
     if (status == CAIRN_OK) crn_tensor_copy(&t, &arrays[n++]->view);
   }
   if (status == CAIRN_OK)
-    trace->fn(trace->user, s - w->plan->steps, step_name(s), s->op->location, (const cairn_ndarray *const *)arrays, n, seconds);
+    trace->fn(trace->user, s - w->plan->steps, crn_step_name(s), s->op->location, (const cairn_ndarray *const *)arrays, n, seconds);
   for (int i = 0; i < n; i++) cairn_ndarray_release(arrays[i]);
   return status;
 }
@@ -258,7 +256,7 @@ cairn_status crn_run_plan(crn_workspace *w, const crn_trace *trace) {
     if (status == CAIRN_OK && trace->fn && makes_results(s, i != at)) status = report(w, s, trace, now_seconds() - start);
     if (status == CAIRN_OK) status = s->kind == CRN_STEP_COMPOSITE ? CAIRN_OK : follow_jump(w, s, &i);
     if (status != CAIRN_OK) {
-      return crn_note(status, "operation %u, %s%s%s", at, step_name(s), *s->op->location ? " at " : "", s->op->location);
+      return crn_note(status, "operation %u, %s%s%s", at, crn_step_name(s), *s->op->location ? " at " : "", s->op->location);
     }
     release_slots(w, s);
     // Behind a composite that ran directly stands the END of its body, which holds the releases for both ways.

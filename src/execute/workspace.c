@@ -119,3 +119,14 @@ void crn_workspace_reset(crn_workspace *w) {
   }
   crn_workspace_end_scratch(w);
 }
+
+void crn_workspace_finish(crn_workspace *w) {
+  const crn_plan *p = w->plan;
+  for (uint32_t i = 0; i < p->n_inputs; i++) {
+    if (!p->is_constant[p->input_slots[i]]) crn_workspace_clear_slot(w, p->input_slots[i]);
+  }
+  for (uint32_t i = 0; i < p->n_outputs; i++) {
+    if (!p->is_constant[p->output_slots[i]]) crn_workspace_clear_slot(w, p->output_slots[i]);
+  }
+  crn_workspace_end_scratch(w);
+}

@@ -2,7 +2,7 @@
 #ifndef CRN_EXECUTE_WORKSPACE_H
 #define CRN_EXECUTE_WORKSPACE_H
 
-#include "execute/plan.h"
+#include "specialize/plan.h"
 #include "tensor/ndarray.h"
 
 enum { CRN_SIZE_CLASSES = 256, CRN_MAX_SCRATCH = 64, CRN_MAX_STEP_TENSORS = 64 };
@@ -25,6 +25,7 @@ typedef struct crn_workspace {
   crn_buffer *scratch_taken[CRN_MAX_SCRATCH];
   int n_scratch;
   struct crn_workspace *next;  ///< in the function's list of idle ones
+  int64_t last_rows;           ///< of outputs that the caller wants, 0 = all
   int64_t n_allocations, bytes_written, bytes_copied;
 } crn_workspace;
 
@@ -39,7 +40,9 @@ void crn_workspace_drop(crn_workspace *w, crn_buffer *buffer);
 void crn_workspace_clear_slot(crn_workspace *w, uint32_t slot);
 /// Gives back what kernels took as scratch.
 void crn_workspace_end_scratch(crn_workspace *w);
-/// Empties all slots that are not constants (after a run, also a failed one).
+/// Empties all slots that are not constants.
 void crn_workspace_reset(crn_workspace *w);
+/// The same after a run that went through: its steps released everything but inputs and outputs.
+void crn_workspace_finish(crn_workspace *w);
 
 #endif

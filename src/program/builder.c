@@ -15,6 +15,8 @@ static bool failed(crn_builder *b, cairn_status status) {
   return true;
 }
 
+static crn_block *current_block(const crn_builder *b) { return b->n_open ? b->open[b->n_open - 1] : b->graph->body; }
+
 static cairn_status begin(crn_builder *b, const char *name) {
   crn_arena *arena = &b->program->arena;
   CRN_TRY(crn_arena_alloc(arena, sizeof *b->graph, &b->graph));
@@ -94,7 +96,7 @@ static cairn_status add_constant(crn_builder *b, const char *name, const crn_ten
   CRN_TRY(crn_op_create(b->program, b->graph, CRN_OP_constant, 0, 1, &op));
   CRN_TRY(make_type(b, CRN_TYPE_TENSOR, tensor->dtype, tensor->dims, tensor->rank, &op->results[0].type));
   op->attr.constant = c;
-  crn_block_append(b->graph->body, op);
+  crn_block_append(current_block(b), op);
   *out = &op->results[0];
   return CAIRN_OK;
 }
@@ -158,7 +160,7 @@ static cairn_status add_op(crn_builder *b, crn_op_id id, crn_value *const *opera
   }
   op->attr.mode = mode;
   CRN_TRY(infer_result(b, id, operands, n, dtype, mode, NULL, &op->results[0].type));
-  crn_block_append(b->graph->body, op);
+  crn_block_append(current_block(b), op);
   *out = &op->results[0];
   return CAIRN_OK;
 }
@@ -233,7 +235,7 @@ static cairn_status add_composite(crn_builder *b, crn_op_id id, const char *cons
   }
   op->attr.callee = callee;
   CRN_TRY(infer_result(b, id, operands, n, CAIRN_DTYPE_NONE, 0, attrs, &op->results[0].type));
-  crn_block_append(b->graph->body, op);
+  crn_block_append(current_block(b), op);
   *out = &op->results[0];
   return CAIRN_OK;
 }
@@ -243,6 +245,87 @@ crn_value *crn_build_composite(crn_builder *b, crn_op_id id, const char *const *
   crn_value *v = NULL;
   if (b->status != CAIRN_OK || operands_missing(b, id, operands, n)) return NULL;
   return failed(b, add_composite(b, id, input_names, operands, n, attrs, &v)) ? NULL : v;
+}
+
+// --- regions ---------------------------------------------------------------------------------------------------------------
+
+const crn_type *crn_build_tensor_type(crn_builder *b, cairn_dtype dtype, const int64_t *dims, int rank) {
+  const crn_type *t = NULL;
+  if (b->status != CAIRN_OK || failed(b, make_type(b, CRN_TYPE_TENSOR, dtype, dims, rank, &t))) return NULL;
+  return t;
+}
+
+static cairn_status begin_region(crn_builder *b, const crn_type *const *types, int n, crn_block **out) {
+  crn_block *block;
+  if (b->n_open == CRN_BUILDER_REGIONS) return CRN_FAIL(UNSUPPORTED, "regions nested more than %d deep", CRN_BUILDER_REGIONS);
+  CRN_TRY(crn_arena_alloc(&b->program->arena, sizeof *block, &block));
+  CRN_TRY(crn_arena_array(&b->program->arena, (size_t)n, sizeof *block->arguments, &block->arguments));
+  for (int i = 0; i < n; i++) {
+    if (!types[i]) return CRN_FAIL(INVALID_ARGUMENT, "argument %d of a region has no type", i);
+    block->arguments[i] = (crn_value){.type = types[i], .index = (uint32_t)i, .id = b->graph->n_values++};
+  }
+  block->n_arguments = (uint32_t)n;
+  b->open[b->n_open++] = *out = block;
+  return CAIRN_OK;
+}
+
+crn_block *crn_build_region_begin(crn_builder *b, const crn_type *const *types, int n) {
+  crn_block *block = NULL;
+  if (b->status != CAIRN_OK || failed(b, begin_region(b, types, n, &block))) return NULL;
+  return block;
+}
+
+static void use_operands(crn_op *op, crn_value *const *operands) {
+  for (uint32_t i = 0; i < op->n_operands; i++) {
+    op->operands[i] = operands[i];
+    operands[i]->n_uses++;
+  }
+}
+
+static cairn_status end_region(crn_builder *b, crn_op_id terminator, crn_value *const *values, int n) {
+  crn_op *op;
+  if (!b->n_open) return CRN_FAIL(INVALID_ARGUMENT, "no region was begun");
+  CRN_TRY(crn_op_create(b->program, b->graph, terminator, (uint32_t)n, 0, &op));
+  use_operands(op, values);
+  crn_block_append(current_block(b), op);
+  b->n_open--;
+  return CAIRN_OK;
+}
+
+void crn_build_region_end(crn_builder *b, crn_op_id terminator, crn_value *const *values, int n) {
+  if (b->status == CAIRN_OK && !operands_missing(b, terminator, values, n)) failed(b, end_region(b, terminator, values, n));
+}
+
+static cairn_status add_region_op(crn_builder *b, crn_op_id id, crn_value *const *operands, int n, crn_block *const *blocks, int n_blocks,
+                                  const crn_type *const *result_types, int n_results, crn_value **out) {
+  crn_arena *arena = &b->program->arena;
+  crn_op *op;
+  crn_region *regions;
+  crn_block **copies;
+  CRN_TRY(crn_op_create(b->program, b->graph, id, (uint32_t)n, (uint32_t)n_results, &op));
+  CRN_TRY(crn_arena_array(arena, (size_t)n_blocks, sizeof *regions, &regions));
+  CRN_TRY(crn_arena_array(arena, (size_t)n_blocks, sizeof *copies, &copies));
+  use_operands(op, operands);
+  for (int i = 0; i < n_blocks; i++) {
+    copies[i] = blocks[i];
+    regions[i] = (crn_region){1, &copies[i]};
+  }
+  op->regions = regions;
+  op->n_regions = (uint32_t)n_blocks;
+  for (int i = 0; i < n_results; i++) {
+    if (result_types) op->results[i].type = result_types[i];
+    if (!result_types) CRN_TRY(infer_result(b, id, operands, n, CAIRN_DTYPE_NONE, 0, NULL, &op->results[i].type));
+  }
+  crn_block_append(current_block(b), op);
+  *out = op->results;
+  return CAIRN_OK;
+}
+
+crn_value *crn_build_region_op(crn_builder *b, crn_op_id id, crn_value *const *operands, int n, crn_block *const *blocks, int n_blocks,
+                               const crn_type *const *result_types, int n_results) {
+  crn_value *v = NULL;
+  if (b->status != CAIRN_OK || operands_missing(b, id, operands, n)) return NULL;
+  return failed(b, add_region_op(b, id, operands, n, blocks, n_blocks, result_types, n_results, &v)) ? NULL : v;
 }
 
 // --- states -----------------------------------------------------------------------------------------------------------------
@@ -256,7 +339,7 @@ static cairn_status current_token(crn_builder *b, crn_value **out) {
     crn_op *op;
     CRN_TRY(crn_op_create(b->program, b->graph, CRN_OP_create_token, 0, 1, &op));
     CRN_TRY(add_token(b, &op->results[0]));
-    crn_block_append(b->graph->body, op);
+    crn_block_append(current_block(b), op);
     b->token = &op->results[0];
   }
   *out = b->token;
@@ -267,6 +350,7 @@ static cairn_status access_state(crn_builder *b, crn_value *state, crn_value *da
   crn_value *token;
   crn_op *op;
   if (!state || state->type->kind != CRN_TYPE_HANDLE) return CRN_FAIL(INVALID_ARGUMENT, "not a state");
+  if (b->n_open) return CRN_FAIL(INVALID_ARGUMENT, "a state cannot be used inside of a region");
   CRN_TRY(current_token(b, &token));
   CRN_TRY(crn_op_create(b->program, b->graph, data ? CRN_OP_write_handle : CRN_OP_read_handle, data ? 3 : 2, data ? 1 : 2, &op));
   crn_value *operands[3] = {state, data ? data : token, token};
@@ -276,7 +360,7 @@ static cairn_status access_state(crn_builder *b, crn_value *state, crn_value *da
   }
   if (!data) CRN_TRY(make_type(b, CRN_TYPE_TENSOR, state->type->dtype, state->type->dims, state->type->rank, &op->results[0].type));
   CRN_TRY(add_token(b, &op->results[op->n_results - 1]));
-  crn_block_append(b->graph->body, op);
+  crn_block_append(current_block(b), op);
   b->token = &op->results[op->n_results - 1];
   if (out) *out = &op->results[0];
   return CAIRN_OK;
@@ -302,6 +386,7 @@ static cairn_status finish(crn_builder *b, crn_value *const *outputs, const char
   const char **result_names;
   crn_op *op;
   crn_value *token = NULL;
+  if (b->n_open) return CRN_FAIL(INVALID_ARGUMENT, "%d regions were not ended", b->n_open);
   if (b->n_states) CRN_TRY(current_token(b, &token));
   CRN_TRY(crn_op_create(b->program, b->graph, CRN_OP_output, total, 0, &op));
   CRN_TRY(crn_arena_array(arena, total, sizeof *types, &types));
@@ -312,7 +397,7 @@ static cairn_status finish(crn_builder *b, crn_value *const *outputs, const char
     types[i] = op->operands[i]->type;
     if (i >= b->n_states) CRN_TRY(crn_arena_strndup(arena, names[i - b->n_states], strlen(names[i - b->n_states]), &result_names[i]));
   }
-  crn_block_append(b->graph->body, op);
+  crn_block_append(current_block(b), op);
   b->graph->n_results = total;
   b->graph->result_types = types;
   b->graph->result_names = result_names;

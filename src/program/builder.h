@@ -8,9 +8,13 @@
 
 #include "program/ir.h"
 
+enum { CRN_BUILDER_REGIONS = 16 };
+
 typedef struct crn_builder {
   crn_program *program;
-  crn_graph *graph;  ///< being built
+  crn_graph *graph;                      ///< being built
+  crn_block *open[CRN_BUILDER_REGIONS];  ///< regions begun and not ended, the innermost last
+  int n_open;
   crn_value *token;  ///< newest token, NULL before the first access to a state
   uint32_t n_states;
   cairn_status status;  ///< first failure
@@ -49,6 +53,17 @@ crn_value *crn_build_composite(crn_builder *b, crn_op_id id, const char *const *
                                const crn_attr *attrs);
 /// Attributes of a composite, allocated in the program.
 crn_attr *crn_build_attrs(crn_builder *b, int n);
+
+/// Regions of if, while, reduce and reduce_index. What is built between begin and end goes into the region; `types` are those of
+/// its arguments (block->arguments, NULL after a failure). States cannot be used in a region.
+crn_block *crn_build_region_begin(crn_builder *b, const crn_type *const *types, int n);
+/// Ends the innermost region with CRN_OP_yield or CRN_OP_condition.
+void crn_build_region_end(crn_builder *b, crn_op_id terminator, crn_value *const *values, int n);
+const crn_type *crn_build_tensor_type(crn_builder *b, cairn_dtype dtype, const int64_t *dims, int rank);
+/// An op with ended regions. `result_types` are those of its results; for ops with shape inference (reduce …) they may be NULL.
+/// Returns the first of its results, which lie in a row.
+crn_value *crn_build_region_op(crn_builder *b, crn_op_id id, crn_value *const *operands, int n, crn_block *const *blocks, int n_blocks,
+                               const crn_type *const *result_types, int n_results);
 
 /// State access in program order; the builder threads the token.
 crn_value *crn_build_read_state(crn_builder *b, crn_value *state);

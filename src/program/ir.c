@@ -64,6 +64,16 @@ cairn_status crn_attr_get_float(const crn_attr *dict, const char *key, double fa
   return CAIRN_OK;
 }
 
+bool crn_op_has_mode(crn_op_id id) {
+  return id == CRN_OP_pad || id == CRN_OP_gelu || id == CRN_OP_scan || id == CRN_OP_scatter_along_axis || id == CRN_OP_interpolate ||
+         id == CRN_OP_interpolate_coordinates;
+}
+
+crn_value *crn_sparse_mask(const crn_op *op) {
+  const crn_op *source = op->n_operands ? op->operands[0]->def : NULL;
+  return source && source->id == CRN_OP_build_sparse_with_bitmask && source->n_operands == 2 ? source->operands[1] : NULL;
+}
+
 void crn_block_append(crn_block *block, crn_op *op) {
   if (block->last) {
     block->last->next = op;

@@ -165,6 +165,11 @@ crn_graph *crn_program_find_graph(const crn_program *program, const char *name);
 /// Whether users may call it: neither private nor external nor a composite.
 bool crn_graph_is_function(const crn_graph *graph);
 
+/// Whether `attr.mode` of such an op means something.
+bool crn_op_has_mode(crn_op_id id);
+/// The bitmask behind operand 0 of an op with the trait CRN_SPARSE; NULL when the operand is not built from one.
+crn_value *crn_sparse_mask(const crn_op *op);
+
 /// Appends an op to a block.
 void crn_block_append(crn_block *block, crn_op *op);
 /// Makes an op with `n_results` results of given types; ids are taken from `graph`.

@@ -30,6 +30,21 @@ static cairn_status fill_tensor(const crn_bc_type *t, crn_type *out) {
   return apply_encoding(out, encoding);
 }
 
+// An image is kept as its pixels: an array of bytes in the shape that image_to_tensor gives it.
+static cairn_status fill_image(const crn_bc_type *t, crn_type *out) {
+  const crn_bc_attr *format = t->fields[0].a;
+  uint64_t height = t->fields[1].u, width = t->fields[2].u;
+  if (format->code != CRN_BC_ATTR_FOURCC || format->fields[0].u > UINT32_MAX) return CRN_FAIL(CORRUPT, "an image without a format");
+  out->kind = CRN_TYPE_IMAGE;
+  out->dtype = CAIRN_UI8;
+  out->image_format = (uint32_t)format->fields[0].u;
+  if (height > INT32_MAX || width > INT32_MAX) return CRN_FAIL(CORRUPT, "an image too large");
+  out->image_height = (uint32_t)height;
+  out->image_width = (uint32_t)width;
+  crn_image_shape(out->image_format, out->image_height, out->image_width, &out->rank, out->dims);
+  return CAIRN_OK;
+}
+
 static cairn_status fill_type(const crn_bc_type *t, crn_type *out) {
   for (int i = 0; i <= CAIRN_MAX_RANK; i++) {
     if (i < CAIRN_MAX_RANK) out->interleave[i] = 1;
@@ -52,10 +67,7 @@ static cairn_status fill_type(const crn_bc_type *t, crn_type *out) {
       return CAIRN_OK;
     case CRN_BC_TYPE_IMAGE:
     case CRN_BC_TYPE_IMAGE_CONSTRAINED:
-      out->kind = CRN_TYPE_IMAGE;
-      out->image_height = (uint32_t)t->fields[1].u;
-      out->image_width = (uint32_t)t->fields[2].u;
-      return CAIRN_OK;
+      return fill_image(t, out);
     default:
       out->kind = CRN_TYPE_OPAQUE;
       return CAIRN_OK;

@@ -6,11 +6,11 @@ static const crn_op_info rows[CRN_OP_COUNT] = {
     [CRN_OP_NONE] = {"(no op)", 0, 0, 0, false},
 #define OP_READY(id, name, n_in, n_out, traits, infer) [CRN_OP_##id] = {name, n_in, n_out, traits, true},
 #define OP_EXEC(id, name, n_in, n_out, traits) [CRN_OP_##id] = {name, n_in, n_out, traits, true},
-#define OP_LATER(id, name, n_in, n_out, traits) [CRN_OP_##id] = {name, n_in, n_out, traits, false},
+#define OP_APPLE(id, name, n_in, n_out, traits) [CRN_OP_##id] = {name, n_in, n_out, traits, false},
 #include "program/ops.def"
 #undef OP_READY
 #undef OP_EXEC
-#undef OP_LATER
+#undef OP_APPLE
 };
 
 const crn_op_info *crn_op_info_of(crn_op_id id) {

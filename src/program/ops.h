@@ -18,18 +18,18 @@ enum {
   CRN_BODY = 1 << 8,        ///< the stored form carries a decomposition body
   CRN_COMPOSITE = 1 << 9,   ///< reached through invoke of a graph with a declaration
   CRN_STRUCTURE = 1 << 10,  ///< program structure, not executed (graph, namespace, target_spec)
-  CRN_APPLE_ONLY = 1 << 11  ///< needs Apple hardware or software: refused at load whatever the version
+  CRN_SPARSE = 1 << 11  ///< operand 0 is sparse and its mask matters: the executor appends the mask as one more operand
 };
 
 typedef enum crn_op_id {
   CRN_OP_NONE = 0,
 #define OP_READY(id, name, n_in, n_out, traits, infer) CRN_OP_##id,
 #define OP_EXEC(id, name, n_in, n_out, traits) CRN_OP_##id,
-#define OP_LATER(id, name, n_in, n_out, traits) CRN_OP_##id,
+#define OP_APPLE(id, name, n_in, n_out, traits) CRN_OP_##id,
 #include "program/ops.def"
 #undef OP_READY
 #undef OP_EXEC
-#undef OP_LATER
+#undef OP_APPLE
   CRN_OP_COUNT
 } crn_op_id;
 

@@ -1,5 +1,8 @@
 #include "program/verify.h"
 
+#include "base/alloc.h"
+#include "program/verify_ops.h"
+
 enum { MAX_CALL_DEPTH = 64 };
 
 static cairn_status bad(const crn_graph *g, const crn_op *op, const char *what) {
@@ -31,58 +34,123 @@ static cairn_status verify_invoke(const crn_graph *g, const crn_op *op) {
   if (op->n_operands != callee->body->n_arguments || op->n_results != callee->n_results)
     return bad(g, op, "operand or result count differs from the called graph");
   for (uint32_t i = 0; i < op->n_operands; i++) {
-    const crn_type *given = op->operands[i]->type, *wanted = callee->body->arguments[i].type;
-    if (given->kind != wanted->kind || given->dtype != wanted->dtype) return bad(g, op, "an operand's type differs from the called graph");
+    if (!crn_types_agree(op->operands[i]->type, callee->body->arguments[i].type))
+      return bad(g, op, "an operand's type differs from the called graph");
+  }
+  for (uint32_t i = 0; i < op->n_results; i++) {
+    if (!crn_types_agree(op->results[i].type, callee->result_types[i])) return bad(g, op, "a result's type differs from the called graph");
   }
   return CAIRN_OK;
 }
 
-static cairn_status verify_block(const crn_graph *g, const crn_block *block, bool is_body, int depth);
+// --- one block after the other ----------------------------------------------------------------------------------------
 
-static cairn_status verify_op(const crn_graph *g, const crn_op *op, int depth) {
+// What is visible at a place: per id the value that is defined, and how many isolated regions lie around its definition.
+typedef struct scope {
+  const crn_graph *graph;
+  const crn_value **defined;
+  int *isolation;
+  int depth, isolated;
+} scope;
+
+static bool is_possible_type(const crn_type *t) {
+  if (!t || t->rank < 0 || t->rank > CAIRN_MAX_RANK || (unsigned)t->dtype >= CAIRN_DTYPE_COUNT) return false;
+  int64_t least[CAIRN_MAX_RANK];
+  for (int i = 0; i < t->rank; i++) {
+    if (t->dims[i] < CAIRN_DYNAMIC) return false;
+    least[i] = t->dims[i] < 1 ? 1 : t->dims[i];
+  }
+  bool has_elements = t->kind == CRN_TYPE_TENSOR || t->kind == CRN_TYPE_HANDLE || t->kind == CRN_TYPE_IMAGE;
+  // Strides are made of these sizes, so their product must fit even where another size is 0 or not known.
+  size_t bytes;
+  return !has_elements || (t->dtype != CAIRN_DTYPE_NONE && crn_shape_bytes(t->dtype, least, t->rank, &bytes));
+}
+
+static cairn_status define(scope *s, const crn_op *op, const crn_value *v) {
+  if (!is_possible_type(v->type)) return bad(s->graph, op, "a value has no possible type");
+  if (v->id >= s->graph->n_values || s->defined[v->id]) return bad(s->graph, op, "two values share an id");
+  s->defined[v->id] = v;
+  s->isolation[v->id] = s->isolated;
+  return CAIRN_OK;
+}
+
+static void undefine(scope *s, const crn_value *values, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    if (values[i].id < s->graph->n_values && s->defined[values[i].id] == &values[i]) s->defined[values[i].id] = NULL;
+  }
+}
+
+static cairn_status verify_uses(const scope *s, const crn_op *op) {
+  for (uint32_t i = 0; i < op->n_operands; i++) {
+    const crn_value *v = op->operands[i];
+    if (!v || v->id >= s->graph->n_values || s->defined[v->id] != v) return bad(s->graph, op, "an operand is used before it is defined");
+    if (s->isolation[v->id] != s->isolated) return bad(s->graph, op, "an operand comes from outside of the region");
+  }
+  return CAIRN_OK;
+}
+
+static cairn_status verify_block(scope *s, const crn_op *parent, const crn_block *block);
+
+static cairn_status verify_op(scope *s, const crn_op *op) {
+  const crn_graph *g = s->graph;
   const crn_op_info *info = crn_op_info_of(op->id);
   if (!count_fits(info->n_operands, op->n_operands)) return bad(g, op, "wrong number of operands");
   if (!count_fits(info->n_results, op->n_results)) return bad(g, op, "wrong number of results");
-  if (info->traits & CRN_PURE) {
-    for (uint32_t i = 0; i < op->n_operands; i++) {
-      if (!is_kind(op->operands[i], CRN_TYPE_TENSOR) && !is_kind(op->operands[i], CRN_TYPE_IMAGE))
-        return bad(g, op, "an operand is not a tensor");
-    }
-    for (uint32_t i = 0; i < op->n_results; i++) {
-      if (!is_kind(&op->results[i], CRN_TYPE_TENSOR) && !is_kind(&op->results[i], CRN_TYPE_IMAGE))
-        return bad(g, op, "a result is not a tensor");
-    }
+  CRN_TRY(verify_uses(s, op));
+  bool isolated = (info->traits & (CRN_REGION | CRN_PURE)) == (CRN_REGION | CRN_PURE);
+  s->isolated += isolated;
+  for (uint32_t r = 0; r < op->n_regions; r++) {
+    for (uint32_t b = 0; b < op->regions[r].n_blocks; b++) CRN_TRY(verify_block(s, op, op->regions[r].blocks[b]));
   }
+  s->isolated -= isolated;
+  // Results are visible behind the op, not in its own regions.
+  for (uint32_t i = 0; i < op->n_results; i++) CRN_TRY(define(s, op, &op->results[i]));
   if (op->id == CRN_OP_read_handle || op->id == CRN_OP_write_handle) CRN_TRY(verify_state_access(g, op));
   if (op->id == CRN_OP_invoke) CRN_TRY(verify_invoke(g, op));
-  for (uint32_t r = 0; r < op->n_regions; r++) {
-    for (uint32_t b = 0; b < op->regions[r].n_blocks; b++) CRN_TRY(verify_block(g, op->regions[r].blocks[b], false, depth + 1));
-  }
-  return CAIRN_OK;
+  CRN_TRY(crn_verify_regions(g, op));
+  return crn_verify_types(g, op);
 }
 
 static cairn_status verify_output(const crn_graph *g, const crn_op *op) {
   if (op->n_operands != g->n_results) return bad(g, op, "result count differs from the function type");
   for (uint32_t i = 0; i < op->n_operands; i++) {
-    const crn_type *given = op->operands[i]->type, *wanted = g->result_types[i];
-    if (given->kind != wanted->kind || given->dtype != wanted->dtype || given->rank != wanted->rank)
-      return bad(g, op, "a result's type differs from the function type");
+    if (!crn_types_agree(op->operands[i]->type, g->result_types[i])) return bad(g, op, "a result's type differs from the function type");
   }
   return CAIRN_OK;
 }
 
-static cairn_status verify_block(const crn_graph *g, const crn_block *block, bool is_body, int depth) {
-  if (depth > MAX_CALL_DEPTH) return CRN_FAIL(CORRUPT, "graph '%s': regions nested too deep", g->name);
-  if (!block->last) return CRN_FAIL(CORRUPT, "graph '%s' has an empty block", g->name);
+static cairn_status verify_block(scope *s, const crn_op *parent, const crn_block *block) {
+  const crn_graph *g = s->graph;
+  if (++s->depth > MAX_CALL_DEPTH) return CRN_FAIL(CORRUPT, "graph '%s': regions nested too deep", g->name);
+  if (!block || !block->last) return CRN_FAIL(CORRUPT, "graph '%s' has an empty block", g->name);
+  for (uint32_t i = 0; i < block->n_arguments; i++) CRN_TRY(define(s, parent ? parent : block->last, &block->arguments[i]));
   for (const crn_op *op = block->first; op; op = op->next) {
     bool is_terminator = crn_op_info_of(op->id)->traits & CRN_TERMINATOR;
     if (is_terminator != (op == block->last))
       return bad(g, op, is_terminator ? "a terminator inside of a block" : "the block has no terminator");
-    CRN_TRY(verify_op(g, op, depth));
+    CRN_TRY(verify_op(s, op));
   }
-  if (!is_body) return CAIRN_OK;
+  // Values of a block end with it: a later block cannot use them.
+  for (const crn_op *op = block->first; op; op = op->next) undefine(s, op->results, op->n_results);
+  undefine(s, block->arguments, block->n_arguments);
+  s->depth--;
+  if (parent) return block->last->id == CRN_OP_output ? bad(g, block->last, "a region cannot end in coreai.output") : CAIRN_OK;
   if (block->last->id != CRN_OP_output) return bad(g, block->last, "a graph must end in coreai.output");
   return verify_output(g, block->last);
+}
+
+static cairn_status verify_graph(const crn_program *program, const crn_graph *g) {
+  const cairn_allocator *a = program->arena.allocator;
+  scope s = {.graph = g};
+  cairn_status status = crn_alloc_array(a, g->n_values, sizeof *s.defined, &s.defined);
+  if (status == CAIRN_OK) status = crn_alloc_array(a, g->n_values, sizeof *s.isolation, &s.isolation);
+  for (uint32_t i = 0; i < g->n_results && status == CAIRN_OK; i++) {
+    if (!is_possible_type(g->result_types[i])) status = CRN_FAIL(CORRUPT, "graph '%s': result %u has no possible type", g->name, i);
+  }
+  if (status == CAIRN_OK) status = verify_block(&s, NULL, g->body);
+  crn_free(a, s.defined, g->n_values * sizeof *s.defined);
+  crn_free(a, s.isolation, g->n_values * sizeof *s.isolation);
+  return status;
 }
 
 // Depth-first walk over calls: a graph met again while it is open calls itself.
@@ -102,8 +170,8 @@ static cairn_status check_calls(const crn_graph *g, const crn_block *block, cons
   for (const crn_op *op = block->first; op; op = op->next) {
     const crn_op_info *info = crn_op_info_of(op->id);
     if (ready_only && !info->is_ready) {
-      return CRN_FAIL(UNSUPPORTED, "graph '%s' uses %s, which cairn cannot run%s%s%s", g->name, info->name,
-                      info->traits & CRN_APPLE_ONLY ? ": it needs Apple's software" : " yet", *op->location ? " at " : "", op->location);
+      return CRN_FAIL(UNSUPPORTED, "graph '%s' uses %s, which cairn cannot run: it needs Apple's hardware or software%s%s", g->name,
+                      info->name, *op->location ? " at " : "", op->location);
     }
     if (op->id == CRN_OP_invoke && op->attr.callee->body) {
       // A composite whose direct kernel exists is still checked by its body: the body is the fallback.
@@ -127,7 +195,7 @@ static cairn_status verify_tokens(const crn_graph *g) {
 cairn_status crn_program_verify(const crn_program *program) {
   const crn_graph *open[MAX_CALL_DEPTH];
   for (const crn_graph *g = program->first; g; g = g->next) {
-    CRN_TRY(verify_block(g, g->body, true, 0));
+    CRN_TRY(verify_graph(program, g));
     if (crn_graph_is_function(g)) CRN_TRY(verify_tokens(g));
   }
   for (const crn_graph *g = program->first; g; g = g->next) {

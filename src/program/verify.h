@@ -4,7 +4,8 @@
 
 #include "program/ir.h"
 
-/// Operand and result counts against ops.def, terminators, kinds of values (tensor, handle, token), calls against the
+/// Operand and result counts against ops.def, definition before use, terminators, kinds of values (tensor, handle, token,
+/// image), possible types, what shape inference finds from types and constants, the form of regions, calls against the
 /// signature of the called graph, no recursion, one token per state of a function.
 /// Errors: CORRUPT naming graph and op.
 cairn_status crn_program_verify(const crn_program *program);

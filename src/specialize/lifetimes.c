@@ -1,5 +1,5 @@
 // After which step each slot can be emptied.
-#include "execute/plan.h"
+#include "specialize/plan.h"
 
 // A body is a stretch of steps that may be left out or repeated: of a composite, an if or a loop. Around each step the
 // innermost one (index of the step that opens it, or NO_BODY), and for the opening steps the next outer one.

@@ -1,5 +1,5 @@
 // From ops to steps: calls are inlined, composites get a direct step with their body behind it.
-#include "execute/lower.h"
+#include "specialize/lower.h"
 
 #include <string.h>
 
@@ -37,7 +37,7 @@ cairn_status crn_lower_alias(crn_lowering *l, const crn_op *op, uint32_t from, u
 }
 
 static cairn_status operand_slots(const crn_op *op, const crn_binding *env, crn_step *step) {
-  for (uint32_t i = 0; i < step->n_in; i++) {
+  for (uint32_t i = 0; i < op->n_operands; i++) {
     const crn_binding *b = &env[op->operands[i]->id];
     if (b->kind != CRN_SLOT) return CRN_FAIL(CORRUPT, "%s: operand %u is not a tensor", crn_op_info_of(op->id)->name, i);
     step->in[i] = b->index;
@@ -45,14 +45,26 @@ static cairn_status operand_slots(const crn_op *op, const crn_binding *env, crn_
   return CAIRN_OK;
 }
 
+// Sparse values are kept dense, so an op that treats absent elements differently gets the mask they were made with.
+static cairn_status mask_slot(const crn_op *op, const crn_binding *env, crn_step *step) {
+  const crn_value *mask = crn_sparse_mask(op);
+  if (!mask || env[mask->id].kind != CRN_SLOT)
+    return CRN_FAIL(UNSUPPORTED, "%s of a value that no bitmask was made into", crn_op_info_of(op->id)->name);
+  step->in[op->n_operands] = env[mask->id].index;
+  return CAIRN_OK;
+}
+
 static cairn_status lower_kernel(crn_lowering *l, const crn_op *op, crn_binding *env) {
   crn_step *s = NULL;
-  CRN_TRY(crn_lower_add_step(l, op->id == CRN_OP_slice_update ? CRN_STEP_UPDATE : CRN_STEP_KERNEL, op, op->n_operands, op->n_results, &s));
+  bool sparse = (crn_op_info_of(op->id)->traits & CRN_SPARSE) != 0;
+  crn_step_kind kind = op->id == CRN_OP_slice_update ? CRN_STEP_UPDATE : CRN_STEP_KERNEL;
+  CRN_TRY(crn_lower_add_step(l, kind, op, op->n_operands + sparse, op->n_results, &s));
   s->infer = crn_infer_of(op->id);
-  s->kernel = crn_ref_kernel_of(op->id);
+  s->kernel = crn_kernel_of(op->id);
   s->view = crn_ref_view_of(op->id);
   if (!s->infer || !s->kernel) return CRN_FAIL(UNSUPPORTED, "cairn cannot run %s", crn_op_info_of(op->id)->name);
   CRN_TRY(operand_slots(op, env, s));
+  if (sparse) CRN_TRY(mask_slot(op, env, s));
   for (uint32_t i = 0; i < op->n_results; i++) {
     CRN_TRY(crn_lower_bind_slot(l, env, &op->results[i], NULL));
     s->out[i] = env[op->results[i].id].index;
@@ -150,6 +162,18 @@ static cairn_status lower_invoke(crn_lowering *l, const crn_op *op, crn_binding 
   return status;
 }
 
+// A group meant for a delegate is an ordinary stretch of the program as well.
+static cairn_status lower_group(crn_lowering *l, const crn_op *op, crn_binding *env) {
+  const crn_block *block = op->regions[0].blocks[0];
+  crn_binding *results;
+  for (uint32_t i = 0; i < op->n_operands; i++) env[block->arguments[i].id] = env[op->operands[i]->id];
+  CRN_TRY(crn_alloc_array(l->allocator, op->n_results, sizeof *results, &results));
+  cairn_status status = crn_lower_block(l, block, env, results);
+  for (uint32_t i = 0; i < op->n_results && status == CAIRN_OK; i++) env[op->results[i].id] = results[i];
+  crn_free(l->allocator, results, op->n_results * sizeof *results);
+  return status;
+}
+
 static cairn_status lower_op(crn_lowering *l, const crn_op *op, crn_binding *env, crn_binding *out_results) {
   switch (op->id) {
     case CRN_OP_constant:
@@ -168,6 +192,8 @@ static cairn_status lower_op(crn_lowering *l, const crn_op *op, crn_binding *env
       return CAIRN_OK;
     case CRN_OP_if:
       return crn_lower_if(l, op, env);
+    case CRN_OP_isolated_group:
+      return lower_group(l, op, env);
     case CRN_OP_while:
       return crn_lower_while(l, op, env);
     case CRN_OP_output:

@@ -1,9 +1,9 @@
 /// Shared inside of the making of plans: from ops to steps.
-#ifndef CRN_EXECUTE_LOWER_H
-#define CRN_EXECUTE_LOWER_H
+#ifndef CRN_SPECIALIZE_LOWER_H
+#define CRN_SPECIALIZE_LOWER_H
 
 #include "base/vec.h"
-#include "execute/plan.h"
+#include "specialize/plan.h"
 
 /// What a value stands for in the plan.
 typedef struct crn_binding {

@@ -7,7 +7,7 @@
 //   while:  aliases inits -> before-arguments, LOOP
 //           before-steps; TEST cond ─┐ aliases to the after-arguments, after-steps, aliases to the before-arguments, JUMP to LOOP
 //           exit  <──────────────────┘ aliases of the condition's operands to the results, END
-#include "execute/lower.h"
+#include "specialize/lower.h"
 
 static cairn_status need_blocks(const crn_op *op) {
   if (op->n_regions != 2 || op->regions[0].n_blocks != 1 || op->regions[1].n_blocks != 1) {
@@ -16,9 +16,9 @@ static cairn_status need_blocks(const crn_op *op) {
   return CAIRN_OK;
 }
 
-// What a value of control flow is bound to: tensors get a slot of their own, tokens and handles pass through.
+// What a value of control flow is bound to: tensors and images get a slot of their own, tokens and handles pass through.
 static cairn_status bind_like(crn_lowering *l, crn_binding *env, const crn_value *v, crn_binding like) {
-  if (v->type->kind == CRN_TYPE_TENSOR) return crn_lower_bind_slot(l, env, v, NULL);
+  if (v->type->kind == CRN_TYPE_TENSOR || v->type->kind == CRN_TYPE_IMAGE) return crn_lower_bind_slot(l, env, v, NULL);
   env[v->id] = like;
   return CAIRN_OK;
 }

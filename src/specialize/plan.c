@@ -1,8 +1,7 @@
 // Making and destroying plans: a function's arguments and results around the lowering of its body.
 #include <string.h>
 
-#include "execute/lower.h"
-#include "execute/workspace.h"
+#include "specialize/lower.h"
 
 // --- the function's own arguments and results ---------------------------------------------------------------------------
 
@@ -17,12 +16,12 @@ static cairn_status bind_arguments(crn_lowering *l, const crn_graph *g, crn_bind
     if (v->type->kind == CRN_TYPE_HANDLE) {
       env[v->id] = (crn_binding){CRN_STATE, p->n_states};
       p->states[p->n_states++] = (crn_state_info){v->name, v->type};
-    } else if (v->type->kind == CRN_TYPE_TENSOR) {
+    } else if (v->type->kind == CRN_TYPE_TENSOR || v->type->kind == CRN_TYPE_IMAGE) {
       CRN_TRY(crn_lower_bind_slot(l, env, v, NULL));
       p->input_types[p->n_inputs] = v->type;
       p->input_slots[p->n_inputs++] = env[v->id].index;
     } else {
-      return CRN_FAIL(UNSUPPORTED, "argument %u of function '%s' is neither a tensor nor a state", i, g->name);
+      return CRN_FAIL(UNSUPPORTED, "argument %u of function '%s' is neither a tensor, an image nor a state", i, g->name);
     }
   }
   return CAIRN_OK;
@@ -81,6 +80,7 @@ cairn_status crn_plan_create(cairn_context *context, const crn_graph *graph, boo
   crn_arena_initialize(&p->arena, a);
   p->context = context;
   p->graph = graph;
+  p->precision = CAIRN_PRECISION_EXACT;
   crn_lowering l = {.plan = p, .allocator = a, .use_bodies = use_bodies};
   cairn_status status = lower_function(&l, graph);
   if (status == CAIRN_OK) status = settle(&l);
@@ -99,7 +99,11 @@ cairn_status crn_plan_create(cairn_context *context, const crn_graph *graph, boo
 void crn_plan_destroy(crn_plan *p) {
   if (!p) return;
   const cairn_allocator *a = &p->context->allocator;
-  crn_workspace_destroy(p->fold_workspace);
+  if (p->folded) p->release_folded(p->folded);
+  for (size_t i = 0; i < p->keep_alive.size; i++) p->keep_alive.items[i].release(p->keep_alive.items[i].object);
+  crn_vec_free(a, &p->keep_alive);
   crn_arena_deinitialize(&p->arena);
   crn_free(a, p, sizeof *p);
 }
+
+const char *crn_step_name(const crn_step *step) { return step->name ? step->name : crn_op_info_of(step->id)->name; }

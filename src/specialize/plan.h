@@ -1,11 +1,16 @@
 /// The flat form of a function that the executor walks: steps over slots, calls inlined, lifetimes known.
-#ifndef CRN_EXECUTE_PLAN_H
-#define CRN_EXECUTE_PLAN_H
+///
+/// A plan is made by crn_plan_create, folded by the executor (constants are computed by the same kernels), specialized by passes
+/// (passes.h), folded again for what no pass wanted, and completed by crn_plan_set_lifetimes.
+#ifndef CRN_SPECIALIZE_PLAN_H
+#define CRN_SPECIALIZE_PLAN_H
 
 #include <stdatomic.h>
 
 #include "backend/backend.h"
 #include "base/context.h"
+#include "base/vec.h"
+#include "cairn/model.h"
 #include "program/infer/infer.h"
 
 enum { CRN_NO_STATE = -1 };
@@ -38,6 +43,9 @@ typedef struct crn_step {
   int32_t state;      ///< of READ and WRITE; of UPDATE when its result is written back to this state, else CRN_NO_STATE
   uint32_t body_end;  ///< of COMPOSITE, IF and LOOP: index of the END step, 0 when there is no body
   uint32_t target;    ///< of IF, TEST and JUMP
+  const char *name;   ///< of a step that a pass made, else NULL
+  const void *fused;  ///< its parameters, which the plan keeps
+  bool cuts_rows;     ///< a run that wants the last rows of the outputs only may cut operand 0 (its last dimension but one)
   atomic_bool use_body;
 } crn_step;
 
@@ -65,6 +73,7 @@ typedef struct crn_plan {
   crn_arena arena;
   cairn_context *context;
   const crn_graph *graph;
+  cairn_precision precision;  ///< of products with constant matrices
   uint32_t n_steps, n_slots, n_inputs, n_outputs, n_states;
   crn_step *steps;
   const crn_type **slot_types;
@@ -74,16 +83,18 @@ typedef struct crn_plan {
   const crn_type **input_types;
   uint32_t *output_slots;  ///< in the order of the graph's tensor results
   crn_state_info *states;
-  struct crn_workspace *fold_workspace;  ///< owns the memory of folded constants
+  /// Owns the memory of folded constants; `release_folded` gives it back.
+  struct crn_workspace *folded;
+  void (*release_folded)(struct crn_workspace *folded);
   int64_t folded_bytes;
+  CRN_VEC(crn_keep_alive) keep_alive;  ///< what fused steps point into
 } crn_plan;
 
 /// Flattens a function. `use_bodies`: composites by their stored bodies. Errors: UNSUPPORTED, CORRUPT, OUT_OF_MEMORY.
 cairn_status crn_plan_create(cairn_context *context, const crn_graph *graph, bool use_bodies, crn_plan **out_plan);
 void crn_plan_destroy(crn_plan *plan);
-
-/// Computes the steps whose operands are all constant and drops them from the plan.
-cairn_status crn_plan_fold(crn_plan *plan, void (*progress)(void *user, const char *phase, int64_t done, int64_t total), void *user);
+/// The name of a step for messages.
+const char *crn_step_name(const crn_step *step);
 
 /// Fills in the release lists. Called when the steps are final.
 cairn_status crn_plan_set_lifetimes(crn_plan *plan);

@@ -1,5 +1,5 @@
 // Which slice_updates may happen in place: those of the pattern read -> slice_update -> write of one state.
-#include "execute/lower.h"
+#include "specialize/lower.h"
 
 static uint32_t count_uses(const crn_plan *p, uint32_t slot, const crn_step **out_last) {
   uint32_t n = 0;

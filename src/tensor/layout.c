@@ -39,7 +39,6 @@ static cairn_status check_shape(const cairn_descriptor *d, const int64_t *shape,
 }
 
 cairn_status cairn_descriptor_resolve(const cairn_descriptor *d, const int64_t *shape, int rank, int64_t *out_strides, size_t *out_bytes) {
-  if (d->is_image) return CRN_FAIL(UNSUPPORTED, "'%s' is an image value", d->name);
   if (!shape) {
     shape = d->shape;
     rank = d->rank;

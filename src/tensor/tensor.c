@@ -25,6 +25,20 @@ bool crn_packed_bytes(cairn_dtype dtype, int64_t count, size_t *out_bytes) {
   return true;
 }
 
+void crn_image_shape(uint32_t format, uint32_t height, uint32_t width, int *out_rank, int64_t *out_dims) {
+  enum { RGB24 = 24, ARGB32 = 32, BGRA32 = 0x42475241, YUV420_PLANAR = 0x79343230 };
+  int64_t h = height, w = width;
+  if (format == RGB24 || format == ARGB32 || format == BGRA32) {
+    *out_rank = 3;
+    out_dims[0] = h;
+    out_dims[1] = w;
+    out_dims[2] = format == RGB24 ? 3 : 4;
+    return;
+  }
+  *out_rank = 1;
+  out_dims[0] = h * w + (format == YUV420_PLANAR ? 2 * (h / 2) * (w / 2) : 0);
+}
+
 void crn_tensor_set_contiguous(crn_tensor *t) {
   int64_t step = 1;
   for (int i = t->rank - 1; i >= 0; i--) {
@@ -164,4 +178,11 @@ void crn_tensor_unpack(const crn_tensor *packed, const crn_tensor *target) {
     v = v >> shift & mask;
     out[i] = (uint8_t)(is_signed && (v & sign) ? v | ~mask : v);
   }
+}
+
+void crn_tensor_keep_last_rows(crn_tensor *t, int64_t n) {
+  int d = t->rank - 2;
+  if (n <= 0 || d < 0 || t->dims[d] <= n) return;
+  t->data = crn_tensor_at(t, (t->dims[d] - n) * t->strides[d]);
+  t->dims[d] = n;
 }

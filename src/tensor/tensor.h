@@ -38,6 +38,10 @@ bool crn_shape_bytes(cairn_dtype dtype, const int64_t *dims, int rank, size_t *o
 /// Bytes of a packed bit stream of that many elements.
 bool crn_packed_bytes(cairn_dtype dtype, int64_t count, size_t *out_bytes);
 
+/// The pixels of an image value as an array of bytes: [height, width, 3] for RGB24, [height, width, 4] for ARGB32 and BGRA32, all
+/// planes one after the other for planar YUV 4:2:0, else [height * width].
+void crn_image_shape(uint32_t format, uint32_t height, uint32_t width, int *out_rank, int64_t *out_dims);
+
 /// Fills in row-major strides for the dims of `t`.
 void crn_tensor_set_contiguous(crn_tensor *t);
 /// A contiguous tensor over `data`.
@@ -47,6 +51,9 @@ int64_t crn_tensor_count(const crn_tensor *t);
 /// Row-major without gaps (dims of size 1 may have any stride).
 bool crn_tensor_is_contiguous(const crn_tensor *t);
 bool crn_tensor_same_shape(const crn_tensor *a, const crn_tensor *b);
+
+/// Narrows the last dimension but one to its last `n` entries; nothing changes when it has no more, or `n` is 0.
+void crn_tensor_keep_last_rows(crn_tensor *t, int64_t n);
 
 /// Copies all elements (equal shape and dtype, neither packed) whatever the strides. Regions must not overlap.
 void crn_tensor_copy(const crn_tensor *source, const crn_tensor *target);

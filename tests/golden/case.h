@@ -12,7 +12,4 @@ typedef enum case_outcome { CASE_PASSED, CASE_FAILED, CASE_REFUSED } case_outcom
 /// `note` receives why a case failed or was refused.
 case_outcome run_case(cairn_context *context, const char *folder, cairn_composites composites, char *note, int note_bytes);
 
-/// Adds the ops of the case's asset to the set of covered ids (indexed by crn_op_id).
-cairn_status add_coverage(cairn_context *context, const char *folder, bool *covered);
-
 #endif

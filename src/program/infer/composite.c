@@ -105,3 +105,27 @@ cairn_status crn_infer_gather_mm(const crn_infer_args *args) {
   CRN_TRY(crn_gather_mm_dims(args, lhs_index, rhs_index, &out));
   return crn_infer_finish(args, 0, x[0].dtype, out.rank, out.dims);
 }
+
+// query, key [B, H, S, K], value [B, H, S, V], g and beta [B, H, S], state [B, H, K, V] -> outputs [B, S, H, V], new state.
+cairn_status crn_infer_gated_delta(const crn_infer_args *args) {
+  static const char *const what[] = {"query", "key", "value", "g", "beta", "initial_state"};
+  // Which of the sizes B, H, S, K, V each operand has.
+  static const int sizes[6][4] = {{0, 1, 2, 3}, {0, 1, 2, 3}, {0, 1, 2, 4}, {0, 1, 2, -1}, {0, 1, 2, -1}, {0, 1, 3, 4}};
+  int64_t size[5] = {CAIRN_DYNAMIC, CAIRN_DYNAMIC, CAIRN_DYNAMIC, CAIRN_DYNAMIC, CAIRN_DYNAMIC};
+  CRN_TRY(crn_infer_arity(args, 6));
+  if (args->n_results < 2) return CRN_FAIL(INVALID_ARGUMENT, "%s has one result, two are needed", crn_infer_name(args));
+  for (int k = 0; k < 6; k++) {
+    int rank = k == 3 || k == 4 ? 3 : 4;
+    CRN_TRY(crn_infer_rank(args, k, rank, rank));
+    for (int i = 0; i < rank; i++) {
+      int64_t *known = &size[sizes[k][i]], given = args->operands[k].dims[i];
+      if (crn_dim_unify(*known, given, known)) continue;
+      return CRN_FAIL(INVALID_ARGUMENT, "%s: %s has size %lld in dimension %d, the operands before have %lld there", crn_infer_name(args),
+                      what[k], (long long)given, i, (long long)*known);
+    }
+  }
+  cairn_dtype dtype = args->operands[0].dtype;
+  int64_t outputs[4] = {size[0], size[2], size[1], size[4]}, state[4] = {size[0], size[1], size[3], size[4]};
+  CRN_TRY(crn_infer_finish(args, 0, crn_infer_declared_dtype(args, 0, dtype), 4, outputs));
+  return crn_infer_finish(args, 1, crn_infer_declared_dtype(args, 1, dtype), 4, state);
+}

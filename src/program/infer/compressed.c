@@ -22,6 +22,9 @@ cairn_status crn_infer_lut_to_dense(const crn_infer_args *args) {
     return CRN_FAIL(INVALID_ARGUMENT, "%s: operand 1 has palettes of %lld entries, %s indices need %lld", crn_infer_name(args),
                     (long long)size, cairn_dtype_name(index->dtype), (long long)palette);
   }
+  // The sparse form brings the mask of its indices along.
+  crn_tensor joined;
+  if (args->id == CRN_OP_lut_to_sparse_with_bitmask && args->n_operands > 3) CRN_TRY(crn_infer_same_dims(args, 0, 3, &joined));
   if (vector == 0) return CRN_FAIL(INVALID_ARGUMENT, "%s: the entries of operand 1 are empty", crn_infer_name(args));
   int64_t value, dims[CAIRN_MAX_RANK];
   bool known;
@@ -52,18 +55,28 @@ cairn_status crn_infer_build_sparse(const crn_infer_args *args) {
   return crn_infer_finish(args, 0, values->dtype, mask->rank, mask->dims);
 }
 
-// Scale and offsets are single values or vectors along the axis. The element type of the result is declared.
+// Scale and offsets are single values or vectors along the axis; when they are single values, operand 4 may list all axes
+// in place of one. The element type of the result is declared.
 cairn_status crn_infer_quantize(const crn_infer_args *args) {
   CRN_TRY(crn_infer_arity(args, 5));
   const crn_tensor *x = &args->operands[0];
-  int64_t value;
-  bool known;
+  int64_t value = 0;
+  bool known = false;
   int axis = -1;
-  CRN_TRY(crn_infer_int_scalar(args, 4, &value, &known));
+  bool lists_axes = args->operands[4].rank == 1 && args->operands[4].dims[0] > 1;
+  if (lists_axes && args->operands[4].dims[0] != x->rank) {
+    return CRN_FAIL(INVALID_ARGUMENT, "%s: operand 4 lists %lld axes, it must name one or all %d", crn_infer_name(args),
+                    (long long)args->operands[4].dims[0], x->rank);
+  }
+  if (!lists_axes) CRN_TRY(crn_infer_int_scalar(args, 4, &value, &known));
   for (int k = 1; k < 4; k++) {
     const crn_tensor *p = &args->operands[k];
     CRN_TRY(crn_infer_rank(args, k, 0, 1));
     int64_t n = p->rank == 0 ? 1 : p->dims[0];
+    if (lists_axes && n != 1 && n != CAIRN_DYNAMIC) {
+      return CRN_FAIL(INVALID_ARGUMENT, "%s: operand %d has %lld entries, over all axes it must have one", crn_infer_name(args), k,
+                      (long long)n);
+    }
     if (!known || n == 1 || n == CAIRN_DYNAMIC) continue;
     CRN_TRY(crn_infer_axis(args, value, x->rank, &axis));
     if (x->dims[axis] == CAIRN_DYNAMIC || x->dims[axis] == n) continue;
@@ -71,6 +84,31 @@ cairn_status crn_infer_quantize(const crn_infer_args *args) {
                     (long long)n, axis, (long long)x->dims[axis]);
   }
   return crn_infer_declared(args);
+}
+
+// Scales of the slices along the axis, and where a second result is wanted their zero points, which have the type of the range.
+cairn_status crn_infer_statistics(const crn_infer_args *args) {
+  CRN_TRY(crn_infer_arity(args, 3));
+  CRN_TRY(crn_infer_rank(args, 0, 1, CAIRN_MAX_RANK));
+  const crn_tensor *x = &args->operands[0], *range = &args->operands[1];
+  if (crn_dtype_is_complex(x->dtype) || x->dtype == CAIRN_BOOL || crn_dtype_is_complex(range->dtype) || range->dtype == CAIRN_BOOL) {
+    return CRN_FAIL(INVALID_ARGUMENT, "%s of %s over a range of %s: numbers are needed", crn_infer_name(args), cairn_dtype_name(x->dtype),
+                    cairn_dtype_name(range->dtype));
+  }
+  CRN_TRY(crn_infer_rank(args, 1, 1, 1));
+  if (range->dims[0] != 2 && range->dims[0] != CAIRN_DYNAMIC) {
+    return CRN_FAIL(INVALID_ARGUMENT, "%s: operand 1 has %lld entries, it must have 2", crn_infer_name(args), (long long)range->dims[0]);
+  }
+  int64_t value, n = x->rank == 1 ? x->dims[0] : CAIRN_DYNAMIC;
+  bool known;
+  int axis;
+  CRN_TRY(crn_infer_int_scalar(args, 2, &value, &known));
+  if (known) {
+    CRN_TRY(crn_infer_axis(args, value, x->rank, &axis));
+    n = x->dims[axis];
+  }
+  CRN_TRY(crn_infer_finish(args, 0, x->dtype, 1, &n));
+  return args->n_results > 1 ? crn_infer_finish(args, 1, range->dtype, 1, &n) : CAIRN_OK;
 }
 
 static cairn_dtype complex_of(cairn_dtype part) {

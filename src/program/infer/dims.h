@@ -60,7 +60,7 @@ void crn_slice_bounds(int64_t n, int64_t start, int64_t end, int64_t stride, int
 /// or a parameter is below 1.
 bool crn_window_count(int64_t n, int64_t size, int64_t stride, int64_t dilation, int64_t *out_count);
 
-/// As crn_window_count, with a last window that may reach over the end as long as it starts inside.
+/// As crn_window_count, with a last window that may reach over the end, or begin behind it when the stride is large.
 bool crn_window_count_ceil(int64_t n, int64_t size, int64_t stride, int64_t dilation, int64_t *out_count);
 
 /// Whether an element is other than zero: NaN is, -0 is not.

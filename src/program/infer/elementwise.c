@@ -51,6 +51,10 @@ cairn_status crn_infer_unary(const crn_infer_args *args) {
     case CRN_OP_reverse:
       CRN_TRY(check_reverse(args));
       break;
+    case CRN_OP_gelu:
+      if (args->mode < CRN_GELU_NONE || args->mode > CRN_GELU_SIGMOID)
+        return CRN_FAIL(INVALID_ARGUMENT, "%s: approximation %d is not known, 0 to 2 are", crn_infer_name(args), args->mode);
+      break;
     case CRN_OP_scan:
       CRN_TRY(check_scan(args));
       break;

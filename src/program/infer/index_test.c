@@ -78,6 +78,12 @@ static void compressed_constants(void **state) {
   assert_shape(&out, CAIRN_SI8, DIMS(4, 6));
   assert_failure(INFER_DTYPE(quantize, CAIRN_SI8, &out, shaped(CAIRN_F32, DIMS(4, 6)), p, zero, min, I32_SCALAR(0)), CAIRN_INVALID_ARGUMENT,
                  "operand 1 has 6 entries, dimension 0 of operand 0 has size 4");
+  // With single values all axes may be listed.
+  crn_tensor one = scalar(CAIRN_F32), x = shaped(CAIRN_F32, DIMS(4, 6));
+  assert_int_equal(INFER_DTYPE(quantize, CAIRN_SI8, &out, x, one, zero, min, I32(0, 1)), CAIRN_OK);
+  assert_shape(&out, CAIRN_SI8, DIMS(4, 6));
+  assert_failure(INFER_DTYPE(quantize, CAIRN_SI8, &out, x, p, zero, min, I32(0, 1)), CAIRN_INVALID_ARGUMENT, "over all axes");
+  assert_failure(INFER_DTYPE(quantize, CAIRN_SI8, &out, x, one, zero, min, I32(0, 1, 2)), CAIRN_INVALID_ARGUMENT, "lists 3 axes");
   assert_int_equal(INFER(create_complex, &out, p, p), CAIRN_OK);
   assert_shape(&out, CAIRN_C64, DIMS(6));
   assert_int_equal(INFER(real_part, &out, shaped(CAIRN_C64, DIMS(6))), CAIRN_OK);

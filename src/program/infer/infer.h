@@ -11,6 +11,7 @@ typedef struct crn_infer_args {
   crn_op_id id;
   int mode;               ///< the enum attribute of ops that have one
   const crn_attr *attrs;  ///< a composite's op_attrs, else NULL
+  const void *fused;      ///< the parameters of a step that specialization made, else NULL
   int n_operands;
   const crn_tensor *operands;
   int n_results;
@@ -27,11 +28,11 @@ crn_infer_fn crn_infer_of(crn_op_id id);
 
 #define OP_READY(id, name, n_in, n_out, traits, infer) cairn_status crn_infer_##infer(const crn_infer_args *args);
 #define OP_EXEC(id, name, n_in, n_out, traits)
-#define OP_LATER(id, name, n_in, n_out, traits)
+#define OP_APPLE(id, name, n_in, n_out, traits)
 #include "program/ops.def"
 #undef OP_READY
 #undef OP_EXEC
-#undef OP_LATER
+#undef OP_APPLE
 
 // --- helpers shared by the groups ------------------------------------------------------------------------------------
 

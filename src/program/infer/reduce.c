@@ -16,6 +16,14 @@ cairn_status crn_infer_reduce(const crn_infer_args *args) {
   return crn_infer_finish(args, 0, x->dtype, x->rank, dims);
 }
 
+// The generic form: operand 2 is the value a reduction starts with.
+cairn_status crn_infer_reduce_generic(const crn_infer_args *args) {
+  CRN_TRY(crn_infer_arity(args, 3));
+  CRN_TRY(crn_infer_same_dtype(args, 0, 2));
+  CRN_TRY(crn_infer_single(args, 2));
+  return crn_infer_reduce(args);
+}
+
 // The dims of operand 0 with the dimension of a scalar axis operand set to `size` (-1 leaves it as it is).
 static cairn_status along_axis(const crn_infer_args *args, int operand, int64_t size, cairn_dtype dtype) {
   CRN_TRY(crn_infer_arity(args, operand + 1));
@@ -51,6 +59,19 @@ static cairn_status places_along_axis(const crn_infer_args *args, int64_t size, 
 }
 
 cairn_status crn_infer_argmax(const crn_infer_args *args) { return places_along_axis(args, 1, CAIRN_UI32); }
+
+// Operands 2 and 3: the value and the place a reduction starts with; the latter gives the type of the result.
+cairn_status crn_infer_reduce_index(const crn_infer_args *args) {
+  CRN_TRY(crn_infer_arity(args, 4));
+  CRN_TRY(crn_infer_same_dtype(args, 0, 2));
+  CRN_TRY(crn_infer_single(args, 2));
+  CRN_TRY(crn_infer_single(args, 3));
+  cairn_dtype place = args->operands[3].dtype;
+  if (!crn_dtype_is_integer(place)) {
+    return CRN_FAIL(INVALID_ARGUMENT, "%s: operand 3 is %s, an integer type is needed", crn_infer_name(args), cairn_dtype_name(place));
+  }
+  return along_axis(args, 1, 1, place);
+}
 
 // Operands 2 and 3: descending, stable.
 static cairn_status check_order(const crn_infer_args *args) {

@@ -253,6 +253,16 @@ cairn_status crn_infer_tile(const crn_infer_args *args) {
   return crn_infer_finish(args, 0, x->dtype, rank, dims);
 }
 
+// Between an image and its pixels, which is what an image is in memory.
+cairn_status crn_infer_pixels(const crn_infer_args *args) {
+  CRN_TRY(crn_infer_arity(args, 1));
+  const crn_tensor *x = &args->operands[0];
+  if (x->dtype != CAIRN_UI8) {
+    return CRN_FAIL(INVALID_ARGUMENT, "%s: operand 0 is %s, pixels are uint8", crn_infer_name(args), cairn_dtype_name(x->dtype));
+  }
+  return crn_infer_finish(args, 0, x->dtype, x->rank, x->dims);
+}
+
 cairn_status crn_infer_get_shape(const crn_infer_args *args) {
   CRN_TRY(crn_infer_arity(args, 1));
   int64_t n = args->operands[0].rank;

@@ -14,12 +14,10 @@ bool crn_window_count_ceil(int64_t n, int64_t size, int64_t stride, int64_t dila
   int64_t reach;
   if (n < 1 || size < 1 || stride < 1 || dilation < 1) return false;
   if (!crn_mul_i64(size - 1, dilation, &reach)) return false;
-  // Windows start at 0, stride, …; after the first, one is added while something is left to cover and it starts inside.
+  // Windows start at 0, stride, …; after the first, one is added while something is left to cover.
   int64_t left = n - 1 - reach;
   if (left <= -stride) return false;
-  int64_t count = left <= 0 ? 1 : (left - 1) / stride + 2;
-  if (count > 1 && (count - 1) > (n - 1) / stride) count--;
-  *out_count = count;
+  *out_count = left <= 0 ? 1 : (left - 1) / stride + 2;
   return true;
 }
 
@@ -113,7 +111,13 @@ cairn_status crn_infer_pool(const crn_infer_args *args) {
     dims[i] = CAIRN_DYNAMIC;
     if (!known || x->dims[i] == CAIRN_DYNAMIC) continue;
     int64_t n = x->dims[i], size = window[0][i - 2], stride = window[1][i - 2], dilation = window[2][i - 2];
-    if (ceil && crn_window_count_ceil(n, size, stride, dilation, &dims[i])) continue;
+    if (ceil && crn_window_count_ceil(n, size, stride, dilation, &dims[i])) {
+      // With a large stride the last window may begin outside and hold nothing. torch does not count it, and what was
+      // declared by its rule is right as well.
+      bool begins_outside = dims[i] > 1 && dims[i] - 1 > (n - 1) / stride;
+      if (begins_outside && args->results[0].rank == rank && args->results[0].dims[i] == dims[i] - 1) dims[i]--;
+      continue;
+    }
     CRN_TRY(window_dim(args, i, n, size, stride, dilation, &dims[i]));
   }
   return crn_infer_finish(args, 0, x->dtype, rank, dims);

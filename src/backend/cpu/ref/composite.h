@@ -5,6 +5,7 @@
 #ifndef CRN_BACKEND_CPU_REF_COMPOSITE_H
 #define CRN_BACKEND_CPU_REF_COMPOSITE_H
 
+#include "backend/cpu/ref/gemm.h"
 #include "backend/cpu/ref/ref.h"
 
 /// The operand with that name, NULL when it is absent.
@@ -17,5 +18,10 @@ cairn_status crn_composite_trailing_axes(const crn_kernel_args *args, int rank, 
 
 /// The sum of the values in f64 lanes by position, as the reductions add.
 double crn_sum_f32(const float *values, int64_t n);
+
+/// Lists the rows of all products of a gather_mm, those of one right matrix behind each other: fills in n_groups, first_row, a_at (rows of
+/// operand 0 as contiguous f32), b_at and out_at, in scratch memory. `rhs` gives the dims of the right operand and the strides that
+/// b_at counts in.
+cairn_status crn_gather_mm_list(const crn_kernel_args *args, const crn_tensor *rhs, crn_gemm *g);
 
 #endif

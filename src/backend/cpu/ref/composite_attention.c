@@ -1,252 +1,31 @@
-// scaled_dot_product_attention: softmax(q · kᵀ · scale + mask) · v for grouped heads, in f32 with one rounding of the result.
-//
-// Sums over positions run in the order of absolute positions: the denominator in lanes by position, the output one position
-// after the other. So the bits of a row depend neither on the other rows of the call nor on positions that are masked.
-// Masked positions are left out; their weight would be exp(-10000 + …), which is 0 in f32. Only when all positions of a row
-// are masked do they count, all with the same large negative number added, as in the body of the composite.
+// scaled_dot_product_attention: softmax(q · kᵀ · scale + mask) · v for grouped heads, by the attention kernels, which read keys and
+// values where they lie. Queries go in as f32, sums come out as f32 and are rounded once.
 #include <math.h>
-#include <string.h>
 
-#include "backend/cpu/kernels/dot/dot.h"
+#include "backend/cpu/kernels/attention/attention.h"
 #include "backend/cpu/ref/composite.h"
 #include "backend/cpu/ref/elements.h"
 #include "backend/cpu/ref/gemm.h"
 #include "backend/cpu/ref/spans.h"
 #include "base/checked.h"
 
-enum { BLOCK = 12, LANES = 8 };
-
-// What the body adds where a boolean, causal or window mask is false; and the distance to the largest mask value of a row
-// from which on a position cannot matter.
-static const float masked_value = -10000.0f, dead_distance = -9000.0f;
-
 typedef struct attention {
   crn_tensor q, k, v;
   const crn_tensor *out, *mask, *sinks;  ///< mask and sinks may be NULL
-  int64_t batch, heads, kv_heads, group, rows, positions, key_size, value_size;
-  float scale;
+  int64_t batch, heads, kv_heads, rows, positions, key_size, value_size;
   bool causal;
   int64_t window;  ///< 0 = none
   int64_t mask_strides[CAIRN_MAX_RANK];
-  crn_dot_fn dot;
-  crn_axpy_fn axpy;
-  size_t worker_floats;
-  float *buffers;
+  // Of the batch that is being computed:
+  int64_t at;
+  crn_attention call;
+  crn_attention_plan plan;
+  const crn_attention_kernel *kernel;
+  float *queries, *sums;
+  char *workers, *shared;
 } attention;
 
-// One row of queries in work: row number and head, the positions it looks at, and its parts of the buffers.
-typedef struct row_state {
-  int64_t row, head, low, high;
-  bool all_masked, has_holes;
-  float *query, *weights, *sums;  ///< weights[j - low of the block]
-  float denominator;
-} row_state;
-
-typedef struct block_state {
-  const attention *a;
-  int64_t batch, kv_head, low, high;  ///< low and high: of all its rows
-  int n;
-  row_state rows[BLOCK];
-  float *mask;  ///< of one row, by absolute position
-} block_state;
-
-static void visible_range(const attention *a, row_state *r) {
-  int64_t position = r->row + a->positions - a->rows;
-  r->low = 0;
-  r->high = a->positions;
-  if (a->causal) r->high = position + 1;
-  if (a->window > 0) {
-    r->low = position - a->window + 1;
-    if (!a->causal) r->high = position + a->window;
-  }
-  if (r->low < 0) r->low = 0;
-  if (r->high > a->positions) r->high = a->positions;
-  r->all_masked = r->high <= r->low;
-  if (r->all_masked) {
-    r->low = 0;
-    r->high = a->positions;
-  }
-}
-
-static void start_block(block_state *b, int64_t job, int worker) {
-  const attention *a = b->a;
-  int64_t per_head = (a->rows * a->group + BLOCK - 1) / BLOCK, first = job % per_head * BLOCK, total = a->rows * a->group;
-  b->kv_head = job / per_head % a->kv_heads;
-  b->batch = job / per_head / a->kv_heads;
-  b->n = total - first < BLOCK ? (int)(total - first) : BLOCK;
-  float *buffer = a->buffers + (size_t)worker * a->worker_floats;
-  b->mask = buffer;
-  buffer += a->positions;
-  b->low = a->positions;
-  b->high = 0;
-  for (int i = 0; i < b->n; i++) {
-    row_state *r = &b->rows[i];
-    *r = (row_state){.row = (first + i) / a->group, .head = b->kv_head * a->group + (first + i) % a->group};
-    r->query = buffer;
-    r->weights = r->query + a->key_size;
-    r->sums = r->weights + a->positions;
-    buffer = r->sums + a->value_size;
-    visible_range(a, r);
-    if (r->low < b->low) b->low = r->low;
-    if (r->high > b->high) b->high = r->high;
-    int64_t at = b->batch * a->q.strides[0] + r->head * a->q.strides[1] + r->row * a->q.strides[2];
-    const float *q = crn_elements_f32(&a->q, at, a->q.strides[3], a->key_size, r->query);
-    for (int64_t d = 0; d < a->key_size; d++) r->query[d] = q[d] * a->scale;
-    memset(r->sums, 0, (size_t)a->value_size * sizeof(float));
-  }
-}
-
-static void score_block(block_state *b) {
-  const attention *a = b->a;
-  int64_t ld = a->k.strides[2];
-  for (int first = 0; first < b->n; first += CRN_DOT_ROWS) {
-    int n_rows = b->n - first < CRN_DOT_ROWS ? b->n - first : CRN_DOT_ROWS;
-    const float *q[CRN_DOT_ROWS];
-    int64_t low = b->high, high = b->low;
-    for (int i = 0; i < n_rows; i++) {
-      const row_state *r = &b->rows[first + i];
-      q[i] = r->query;
-      if (r->low < low) low = r->low;
-      if (r->high > high) high = r->high;
-    }
-    for (int64_t j = low; j < high; j += CRN_DOT_COLS) {
-      int n_cols = high - j < CRN_DOT_COLS ? (int)(high - j) : CRN_DOT_COLS;
-      float tile[CRN_DOT_ROWS * CRN_DOT_COLS];
-      const void *keys = crn_tensor_at(&a->k, b->batch * a->k.strides[0] + b->kv_head * a->k.strides[1] + j * ld);
-      a->dot(q, n_rows, keys, ld, n_cols, a->key_size, tile);
-      for (int i = 0; i < n_rows; i++) {
-        memcpy(b->rows[first + i].weights + (j - b->low), tile + i * CRN_DOT_COLS, (size_t)n_cols * sizeof(float));
-      }
-    }
-  }
-}
-
-// Adds a mask to the scores of a row. Positions that cannot matter get -inf, which marks them as holes; a row of positions
-// that are all masked is rounded the way the body rounds, for there the large number swallows bits of the scores.
-static void mask_row(block_state *b, row_state *r) {
-  const attention *a = b->a;
-  float *weights = r->weights - b->low, top = -INFINITY;
-  if (a->mask) {
-    int64_t at = b->batch * a->mask_strides[0] + r->head * a->mask_strides[1] + r->row * a->mask_strides[2];
-    for (int64_t j = r->low; j < r->high; j++) {
-      const void *element = crn_tensor_at(a->mask, at + j * a->mask_strides[3]);
-      float m =
-          a->mask->dtype == CAIRN_BOOL ? (*(const uint8_t *)element ? 0.0f : masked_value) : (float)crn_load_f64(a->mask->dtype, element);
-      b->mask[j] = m;
-      if (m > top || m != m) top = m;
-    }
-  } else {
-    for (int64_t j = r->low; j < r->high; j++) b->mask[j] = masked_value;
-    top = masked_value;
-  }
-  if (top <= dead_distance) {
-    int64_t n = r->high - r->low;
-    crn_round_f32(a->out->dtype, b->mask + r->low, n);
-    crn_round_f32(a->out->dtype, weights + r->low, n);
-    for (int64_t j = r->low; j < r->high; j++) weights[j] += b->mask[j];
-    crn_round_f32(a->out->dtype, weights + r->low, n);
-    return;
-  }
-  for (int64_t j = r->low; j < r->high; j++) {
-    bool dead = b->mask[j] - top <= dead_distance;
-    weights[j] = dead ? -INFINITY : weights[j] + b->mask[j];
-    r->has_holes = r->has_holes || dead;
-  }
-}
-
-static void softmax_row(block_state *b, row_state *r) {
-  const attention *a = b->a;
-  if (a->mask || r->all_masked) mask_row(b, r);
-  float *weights = r->weights - b->low, top = -INFINITY, sink = 0;
-  if (a->sinks) {
-    float value;
-    sink = top = *crn_elements_f32(a->sinks, r->head * a->sinks->strides[0], 0, 1, &value);
-  }
-  for (int64_t j = r->low; j < r->high; j++) top = weights[j] > top || weights[j] != weights[j] ? weights[j] : top;
-  double lane[LANES] = {0};
-  for (int64_t j = r->low; j < r->high; j++) {
-    weights[j] = expf(weights[j] - top);
-    lane[j % LANES] += (double)weights[j];
-  }
-  for (int half = LANES / 2; half > 0; half /= 2) {
-    for (int l = 0; l < half; l++) lane[l] += lane[l + half];
-  }
-  if (a->sinks) lane[0] += (double)expf(sink - top);
-  r->denominator = (float)lane[0];
-}
-
-// Adds the values of positions [low, high) to the sums of up to 4 rows.
-static void add_values(const block_state *b, row_state *const *rows, int n, int64_t low, int64_t high) {
-  if (low >= high) return;
-  const attention *a = b->a;
-  const float *weights[CRN_AXPY_ROWS];
-  float *sums[CRN_AXPY_ROWS];
-  for (int i = 0; i < n; i++) {
-    weights[i] = rows[i]->weights + (low - b->low);
-    sums[i] = rows[i]->sums;
-  }
-  const void *values = crn_tensor_at(&a->v, b->batch * a->v.strides[0] + b->kv_head * a->v.strides[1] + low * a->v.strides[2]);
-  a->axpy(weights, n, values, a->v.strides[2], high - low, a->value_size, sums);
-}
-
-// A row with holes: its runs of positions that count, one after the other.
-static void add_runs(const block_state *b, row_state *r) {
-  const float *weights = r->weights - b->low;
-  for (int64_t j = r->low; j < r->high;) {
-    while (j < r->high && weights[j] == 0) j++;
-    int64_t from = j;
-    while (j < r->high && weights[j] != 0) j++;
-    add_values(b, (row_state *const[]){r}, 1, from, j);
-  }
-}
-
-// Rows that look at contiguous ranges share the part all of them look at.
-static void add_shared(const block_state *b, row_state *const *rows, int n) {
-  int64_t low = rows[0]->low, high = rows[0]->high;
-  for (int i = 1; i < n; i++) {
-    if (rows[i]->low > low) low = rows[i]->low;
-    if (rows[i]->high < high) high = rows[i]->high;
-  }
-  if (low >= high) {
-    for (int i = 0; i < n; i++) add_values(b, &rows[i], 1, rows[i]->low, rows[i]->high);
-    return;
-  }
-  for (int i = 0; i < n; i++) add_values(b, &rows[i], 1, rows[i]->low, low);
-  add_values(b, rows, n, low, high);
-  for (int i = 0; i < n; i++) add_values(b, &rows[i], 1, high, rows[i]->high);
-}
-
-static void sum_block(block_state *b) {
-  row_state *together[CRN_AXPY_ROWS];
-  int n = 0;
-  for (int i = 0; i < b->n; i++) {
-    if (b->rows[i].has_holes) {
-      add_runs(b, &b->rows[i]);
-    } else {
-      together[n++] = &b->rows[i];
-    }
-    if (n == CRN_AXPY_ROWS || (n > 0 && i == b->n - 1)) {
-      add_shared(b, together, n);
-      n = 0;
-    }
-  }
-}
-
-static void run_jobs(void *user, int64_t begin, int64_t end, int worker) {
-  const attention *a = user;
-  block_state b = {.a = a};
-  for (int64_t job = begin; job < end; job++) {
-    start_block(&b, job, worker);
-    score_block(&b);
-    for (int i = 0; i < b.n; i++) softmax_row(&b, &b.rows[i]);
-    sum_block(&b);
-    for (int i = 0; i < b.n; i++) {
-      row_state *r = &b.rows[i];
-      for (int64_t d = 0; d < a->value_size; d++) r->sums[d] /= r->denominator;
-      crn_elements_put_f32(a->out, ((b.batch * a->heads + r->head) * a->rows + r->row) * a->value_size, a->value_size, r->sums);
-    }
-  }
-}
+// --- what is asked for --------------------------------------------------------------------------------------------------------
 
 // A view of rank 4; [batch, rows, size] becomes [batch, 1, rows, size].
 static crn_tensor with_heads(const crn_tensor *t) {
@@ -276,7 +55,6 @@ static cairn_status check_shapes(const crn_kernel_args *args, attention *a) {
               a->k.dims[3] == a->key_size && a->kv_heads > 0 && a->heads % a->kv_heads == 0 && out.dims[0] == a->batch &&
               out.dims[1] == a->heads && out.dims[2] == a->rows && out.dims[3] == a->value_size && a->positions > 0;
   if (!fits) return CRN_FAIL(UNSUPPORTED, "scaled_dot_product_attention: the shapes of query, key and value have no kernel");
-  a->group = a->heads / a->kv_heads;
   return CAIRN_OK;
 }
 
@@ -289,7 +67,7 @@ static cairn_status check_masks(const crn_kernel_args *args, attention *a) {
   if (a->mask) {
     if (a->causal || a->window || a->sinks)
       return CRN_FAIL(UNSUPPORTED, "scaled_dot_product_attention: a mask beside is_causal, window_size or sinks");
-    if (a->mask->dtype != CAIRN_BOOL && !crn_computes_f32(a->mask->dtype)) {
+    if (a->mask->dtype != CAIRN_BOOL && !crn_gemm_takes(a->mask->dtype)) {
       return CRN_FAIL(UNSUPPORTED, "scaled_dot_product_attention: a mask of %s", cairn_dtype_name(a->mask->dtype));
     }
     crn_tensor mask = *a->mask;
@@ -317,6 +95,88 @@ static cairn_status rows_ready(const crn_kernel_args *args, crn_tensor *t) {
   return CAIRN_OK;
 }
 
+
+// --- one sequence of the batch ------------------------------------------------------------------------------------------------
+
+static int cache_type(cairn_dtype dtype) {
+  return dtype == CAIRN_F16 ? CRN_CACHE_F16 : dtype == CAIRN_BF16 ? CRN_CACHE_BF16 : dtype == CAIRN_BOOL ? CRN_MASK_BOOL : CRN_CACHE_F32;
+}
+
+static void read_queries(void *user, int64_t begin, int64_t end, int worker) {
+  (void)worker;
+  const attention *a = user;
+  for (int64_t i = begin; i < end; i++) {
+    int64_t head = i / a->rows, row = i % a->rows;
+    float *to = a->queries + i * a->key_size;
+    const float *q = crn_elements_f32(&a->q, a->at * a->q.strides[0] + head * a->q.strides[1] + row * a->q.strides[2], a->q.strides[3],
+                                      a->key_size, to);
+    for (int64_t d = 0; q != to && d < a->key_size; d++) to[d] = q[d];
+  }
+}
+
+static void run_jobs(void *user, int64_t begin, int64_t end, int worker) {
+  const attention *a = user;
+  char *scratch = a->workers + (size_t)worker * a->plan.worker_bytes;
+  for (int64_t job = begin; job < end; job++) a->kernel->run(a->kernel, &a->call, &a->plan, job, scratch, a->shared);
+}
+
+static void run_merges(void *user, int64_t begin, int64_t end, int worker) {
+  const attention *a = user;
+  char *scratch = a->workers + (size_t)worker * a->plan.worker_bytes;
+  for (int64_t job = begin; job < end; job++) a->kernel->merge(a->kernel, &a->call, &a->plan, job, scratch, a->shared);
+}
+
+static void run_one(attention *a, const void *const *k_page, const void *const *v_page, crn_pool *pool) {
+  int64_t rows = a->heads * a->rows;
+  a->call.k.pages = k_page;
+  a->call.v.pages = v_page;
+  if (a->mask) a->call.mask = crn_tensor_at(a->mask, a->at * a->mask_strides[0]);
+  crn_pool_run(pool, rows, 32768 / (a->key_size + 1) + 1, read_queries, a);
+  // Work worth waking somebody for: some hundred thousand products.
+  int64_t cost = rows * a->positions * (a->key_size + a->value_size) / (a->plan.jobs + 1) + 1;
+  crn_pool_run(pool, a->plan.jobs, 131072 / cost + 1, run_jobs, a);
+  if (a->plan.merge_jobs) crn_pool_run(pool, a->plan.merge_jobs, 131072 / cost + 1, run_merges, a);
+  crn_elements_put_f32(a->out, a->at * rows * a->value_size, rows * a->value_size, a->sums);
+}
+
+static void describe_call(attention *a, float scale, const float *sinks) {
+  a->call = (crn_attention){
+      .heads = a->heads,
+      .kv_heads = a->kv_heads,
+      .rows = a->rows,
+      .key_size = a->key_size,
+      .value_size = a->value_size,
+      .positions = a->positions,
+      .causal = a->causal,
+      .window = a->window,
+      .scale = scale,
+      .q = a->queries,
+      .q_row_stride = a->key_size,
+      .q_head_stride = a->rows * a->key_size,
+      .k = {cache_type(a->k.dtype), NULL, CRN_CACHE_ONE_PAGE, a->k.strides[1], a->k.strides[2]},
+      .v = {cache_type(a->v.dtype), NULL, CRN_CACHE_ONE_PAGE, a->v.strides[1], a->v.strides[2]},
+      .sinks = sinks,
+      .value_type = cache_type(a->out->dtype),
+      .out = a->sums,
+      .out_row_stride = a->value_size,
+      .out_head_stride = a->rows * a->value_size,
+  };
+  if (!a->mask) return;
+  a->call.mask = a->mask->data;
+  a->call.mask_type = cache_type(a->mask->dtype);
+  a->call.mask_head_stride = a->mask_strides[1];
+  a->call.mask_row_stride = a->mask_strides[2];
+  a->call.mask_position_stride = a->mask_strides[3];
+}
+
+static cairn_status take_memory(const crn_kernel_args *args, attention *a) {
+  size_t queries, sums, rows = (size_t)(a->heads * a->rows);
+  if (!crn_mul_size(rows, (size_t)a->key_size * sizeof(float), &queries) || !crn_mul_size(rows, (size_t)a->value_size * sizeof(float), &sums))
+    return CRN_FAIL(OUT_OF_RANGE, "scaled_dot_product_attention: %zu rows are too many", rows);
+  CRN_TRY(args->scratch->take(args->scratch, queries, &a->queries));
+  return args->scratch->take(args->scratch, sums, &a->sums);
+}
+
 cairn_status crn_ref_scaled_dot_product_attention(const crn_kernel_args *args) {
   static const char *const names[] = {"attn_mask", "sinks", NULL};
   attention a = {.out = &args->results[0], .mask = crn_composite_operand(args, "attn_mask"), .sinks = crn_composite_operand(args, "sinks")};
@@ -325,23 +185,22 @@ cairn_status crn_ref_scaled_dot_product_attention(const crn_kernel_args *args) {
   CRN_TRY(check_masks(args, &a));
   if (crn_tensor_count(a.out) == 0) return CAIRN_OK;
   double scale;
+  const float *sinks = NULL;
   CRN_TRY(crn_attr_get_float(args->attrs, "scale", 1.0 / sqrt((double)a.key_size), &scale));
-  a.scale = (float)scale;
   CRN_TRY(rows_ready(args, &a.k));
   CRN_TRY(rows_ready(args, &a.v));
-  int type = a.q.dtype == CAIRN_F16 ? CRN_DOT_F16 : a.q.dtype == CAIRN_BF16 ? CRN_DOT_BF16 : CRN_DOT_F32;
-  const crn_dot_kernels *kernels = crn_dot_select();
-  a.dot = kernels->dot[type];
-  a.axpy = kernels->axpy[type];
-  int64_t row_floats = a.key_size + a.positions + a.value_size;
-  a.worker_floats = (size_t)(a.positions + BLOCK * row_floats + 15) / 16 * 16;
-  size_t bytes;
-  if (!crn_mul_size(a.worker_floats * sizeof(float), (size_t)crn_pool_threads(args->pool), &bytes)) {
-    return CRN_FAIL(OUT_OF_RANGE, "scaled_dot_product_attention: %lld positions are too many", (long long)a.positions);
+  if (a.sinks) CRN_TRY(crn_rows_f32(args, a.sinks, &sinks));
+  CRN_TRY(take_memory(args, &a));
+  describe_call(&a, (float)scale, sinks);
+  a.kernel = crn_attention_select(args->is_rounded ? CRN_ATTENTION_BF16 : CRN_ATTENTION_EXACT, &a.call);
+  if (!a.kernel) return CRN_FAIL(UNSUPPORTED, "scaled_dot_product_attention: no kernel for these sizes");
+  int threads = crn_pool_threads(args->pool);
+  a.kernel->plan(a.kernel, &a.call, threads, &a.plan);
+  CRN_TRY(args->scratch->take(args->scratch, (size_t)threads * a.plan.worker_bytes, &a.workers));
+  CRN_TRY(args->scratch->take(args->scratch, a.plan.shared_bytes, &a.shared));
+  for (a.at = 0; a.at < a.batch; a.at++) {
+    const void *k = crn_tensor_at(&a.k, a.at * a.k.strides[0]), *v = crn_tensor_at(&a.v, a.at * a.v.strides[0]);
+    run_one(&a, &k, &v, args->pool);
   }
-  CRN_TRY(args->scratch->take(args->scratch, bytes, &a.buffers));
-  int64_t jobs = a.batch * a.kv_heads * ((a.rows * a.group + BLOCK - 1) / BLOCK);
-  int64_t rows = a.rows * a.group < BLOCK ? a.rows * a.group : BLOCK, cost = rows * a.positions * (a.key_size + a.value_size);
-  crn_pool_run(args->pool, jobs, 131072 / (cost + 1) + 1, run_jobs, &a);
   return CAIRN_OK;
 }

@@ -118,8 +118,7 @@ static cairn_status list_rows(const crn_kernel_args *args, const side *lhs, cons
   return CAIRN_OK;
 }
 
-cairn_status crn_ref_gather_mm(const crn_kernel_args *args) {
-  CRN_TRY(check(args));
+cairn_status crn_gather_mm_list(const crn_kernel_args *args, const crn_tensor *rhs_matrix, crn_gemm *g) {
   int64_t n_batch;
   CRN_TRY(crn_attr_get_int(args->attrs, "num_batch_axes", 0, &n_batch));
   if (n_batch < 0 || n_batch > CAIRN_MAX_RANK) return CRN_FAIL(UNSUPPORTED, "gather_mm: num_batch_axes is %lld", (long long)n_batch);
@@ -127,9 +126,18 @@ cairn_status crn_ref_gather_mm(const crn_kernel_args *args) {
   int64_t batches = 1;
   for (int d = 0; d < out->rank - 2; d++) batches *= out->dims[d];
   side lhs = {.index = crn_composite_operand(args, "lhs_indices"), .n_batch = (int)n_batch};
-  side rhs = {.index = crn_composite_operand(args, "rhs_indices"), .n_batch = (int)n_batch};
-  if (crn_tensor_count(out) == 0) return CAIRN_OK;
+  side rhs = {.t = *rhs_matrix, .index = crn_composite_operand(args, "rhs_indices"), .n_batch = (int)n_batch};
+  lhs.t = crn_tensor_make(CAIRN_F32, args->operands[0].dims, args->operands[0].rank, NULL);
+  CRN_TRY(prepare_side(args, "lhs", &lhs));
+  CRN_TRY(prepare_side(args, "rhs", &rhs));
+  return list_rows(args, &lhs, &rhs, batches, g);
+}
 
+cairn_status crn_ref_gather_mm(const crn_kernel_args *args) {
+  CRN_TRY(check(args));
+  const crn_tensor *out = &args->results[0];
+  if (crn_tensor_count(out) == 0) return CAIRN_OK;
+  crn_tensor rhs;
   crn_gemm g = {.n = out->dims[out->rank - 1],
                 .k = args->operands[0].dims[args->operands[0].rank - 1],
                 .b_dtype = args->operands[1].dtype,
@@ -137,15 +145,12 @@ cairn_status crn_ref_gather_mm(const crn_kernel_args *args) {
                 .out = out->data,
                 .out_stride_n = 1};
   CRN_TRY(crn_rows_f32(args, &args->operands[0], &g.a));
-  lhs.t = crn_tensor_make(CAIRN_F32, args->operands[0].dims, args->operands[0].rank, NULL);
-  CRN_TRY(crn_matrix_ready(args, &args->operands[1], &rhs.t));
-  CRN_TRY(prepare_side(args, "lhs", &lhs));
-  CRN_TRY(prepare_side(args, "rhs", &rhs));
-  g.b = rhs.t.data;
-  g.b_stride_k = rhs.t.strides[rhs.t.rank - 2];
-  g.b_stride_n = rhs.t.strides[rhs.t.rank - 1];
+  CRN_TRY(crn_matrix_ready(args, &args->operands[1], &rhs));
+  g.b = rhs.data;
+  g.b_stride_k = rhs.strides[rhs.rank - 2];
+  g.b_stride_n = rhs.strides[rhs.rank - 1];
   if (g.k == 1 && g.b_stride_n != 1) g.b_stride_k = 1;
-  CRN_TRY(list_rows(args, &lhs, &rhs, batches, &g));
+  CRN_TRY(crn_gather_mm_list(args, &rhs, &g));
   crn_gemm_run(&g, args->pool);
   return CAIRN_OK;
 }

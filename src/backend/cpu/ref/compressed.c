@@ -1,6 +1,6 @@
 // blockwise_shift_scale: dense weights from quantised ones. With r() the rounding to the result type,
 //   bias = r(offset2 - r(offset1 * scale)),  out = r(r(data * scale) + bias)
-// for f32, f16 and f64 results; other float results are computed in f32 and rounded once.
+// for f32, f16 and f64 results; other float results are computed in f32 and rounded once, integers in f64 and cut off.
 #include <inttypes.h>
 #include <string.h>
 
@@ -166,7 +166,7 @@ static void shift_scale_row(const shift_scale *s, int64_t row) {
   for (int64_t first = 0, b = 0; first < s->length; first += n, b++) {
     double p[3] = {parameter(&scale, b), parameter(&offset1, b), parameter(&offset2, b)};
     int64_t out = row * s->length + first;
-    if (result == CAIRN_F64) {
+    if (!crn_computes_f32(result)) {
       wide_block(s, &data, first, n, p, out);
       continue;
     }
@@ -227,7 +227,8 @@ cairn_status crn_ref_blockwise_shift_scale(const crn_kernel_args *args) {
       return CRN_FAIL(UNSUPPORTED, "blockwise_shift_scale: operand %d has type %s", k, cairn_dtype_name(dtype));
     }
   }
-  if (!crn_dtype_is_float(s.out->dtype) || (!crn_dtype_is_float(s.data->dtype) && !crn_dtype_is_integer(s.data->dtype))) {
+  if ((!crn_dtype_is_float(s.out->dtype) && !crn_dtype_is_integer(s.out->dtype)) ||
+      (!crn_dtype_is_float(s.data->dtype) && !crn_dtype_is_integer(s.data->dtype))) {
     return CRN_FAIL(UNSUPPORTED, "blockwise_shift_scale of %s to %s has no kernel", cairn_dtype_name(s.data->dtype),
                     cairn_dtype_name(s.out->dtype));
   }

@@ -23,12 +23,12 @@ static cairn_status describe(const crn_kernel_args *args, int spatial, conv *c) 
   if (x->rank != spatial + 2 || w->rank != spatial + 2 || y->rank != spatial + 2) {
     return CRN_FAIL(INVALID_ARGUMENT, "%s: input, weight and result must have rank %d", crn_ref_name(args), spatial + 2);
   }
-  if (x->dtype != w->dtype || x->dtype != y->dtype || !crn_dtype_is_float(x->dtype)) {
+  if (x->dtype != w->dtype || x->dtype != y->dtype || (!crn_dtype_is_float(x->dtype) && !crn_dtype_is_complex(x->dtype))) {
     return CRN_FAIL(UNSUPPORTED, "%s of %s and %s to %s has no kernel", crn_ref_name(args), cairn_dtype_name(x->dtype),
                     cairn_dtype_name(w->dtype), cairn_dtype_name(y->dtype));
   }
-  CRN_TRY(crn_ref_vector_of(args, 2, spatial, c->stride));
-  CRN_TRY(crn_ref_vector_of(args, 3, spatial, c->dilation));
+  CRN_TRY(crn_ref_spatial(args, 2, spatial, c->stride));
+  CRN_TRY(crn_ref_spatial(args, 3, spatial, c->dilation));
   CRN_TRY(crn_ref_int_scalar(args, 4, &c->groups));
   if (c->groups < 1 || x->dims[1] % c->groups || w->dims[0] % c->groups || w->dims[1] != x->dims[1] / c->groups) {
     return CRN_FAIL(INVALID_ARGUMENT, "%s: %lld groups do not fit the channels of input and weight", crn_ref_name(args),
@@ -42,6 +42,9 @@ static cairn_status describe(const crn_kernel_args *args, int spatial, conv *c) 
     if (c->stride[d] < 1 || c->dilation[d] < 1 || w->dims[d + 2] < 1 || (y->dims[d + 2] > 0 && reach > x->dims[d + 2])) {
       return CRN_FAIL(INVALID_ARGUMENT, "%s: the result does not fit into dimension %d of the input", crn_ref_name(args), d + 2);
     }
+    // A step that is never taken may be any number.
+    if (y->dims[d + 2] <= 1) c->stride[d] = 1;
+    if (w->dims[d + 2] == 1) c->dilation[d] = 1;
     c->positions *= y->dims[d + 2];
     c->taps *= w->dims[d + 2];
   }
@@ -146,12 +149,13 @@ static cairn_status run_gemm(const crn_kernel_args *args, const conv *c) {
   return CAIRN_OK;
 }
 
-// --- f64 and 8-bit floats: one element at a time ---------------------------------------------------------------------------------
+// --- f64, 8-bit floats and complex numbers: one element at a time
+// ---------------------------------------------------------------------------------
 
-static double one_element(const conv *c, int64_t image, int64_t output, int64_t position) {
+static void one_element(const conv *c, int64_t image, int64_t output, int64_t position, double *sum) {
   int64_t group = output / c->outputs;
   int64_t base = image * c->x->strides[0] + group * c->channels * c->x->strides[1] + position_offset(c, position);
-  double sum = 0;
+  bool complex_numbers = crn_dtype_is_complex(c->x->dtype);
   for (int64_t channel = 0; channel < c->channels; channel++) {
     for (int64_t tap = 0; tap < c->taps; tap++) {
       int64_t x_at = base + channel * c->x->strides[1], w_at = output * c->w->strides[0] + channel * c->w->strides[1], rest = tap;
@@ -161,10 +165,17 @@ static double one_element(const conv *c, int64_t image, int64_t output, int64_t 
         x_at += index * c->dilation[d] * c->x->strides[d + 2];
         w_at += index * c->w->strides[d + 2];
       }
-      sum += crn_load_f64(c->x->dtype, crn_tensor_at(c->x, x_at)) * crn_load_f64(c->w->dtype, crn_tensor_at(c->w, w_at));
+      double a[2], b[2];
+      crn_load_pair(c->x->dtype, crn_tensor_at(c->x, x_at), a);
+      crn_load_pair(c->w->dtype, crn_tensor_at(c->w, w_at), b);
+      // Real numbers are not multiplied as complex ones, for 0 times infinity is not a number.
+      if (complex_numbers) {
+        crn_add_product(a, b, sum);
+      } else {
+        sum[0] += a[0] * b[0];
+      }
     }
   }
-  return sum;
 }
 
 static void run_elements(void *user, int64_t begin, int64_t end, int worker) {
@@ -172,8 +183,9 @@ static void run_elements(void *user, int64_t begin, int64_t end, int worker) {
   const conv *c = user;
   for (int64_t i = begin; i < end; i++) {
     int64_t outputs = c->w->dims[0], plane = i / c->positions;
-    double value = one_element(c, plane / outputs, plane % outputs, i % c->positions);
-    crn_elements_put_f64(c->y, i, 1, &value);
+    double value[2] = {0, 0};
+    one_element(c, plane / outputs, plane % outputs, i % c->positions, value);
+    crn_store_pair(c->y->dtype, crn_tensor_at(c->y, i), value);
   }
 }
 

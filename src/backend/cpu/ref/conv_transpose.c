@@ -1,6 +1,8 @@
-// Transposed convolutions: every input element adds its multiple of the kernel to the result.
+// Transposed convolutions: every input element adds its multiple of the kernel to the result. In f32 that is done for whole planes;
+// f64 and complex numbers are added up one result after the other.
 #include <string.h>
 
+#include "backend/cpu/ref/elements.h"
 #include "backend/cpu/ref/move.h"
 #include "backend/cpu/ref/ref.h"
 #include "base/checked.h"
@@ -10,6 +12,7 @@ typedef struct transposed_job {
   const float *x, *w;  // contiguous [N, Cin, z, y, x] and [Cin, Cout / groups, z, y, x]; with two dimensions z has size 1
   float *sums;         // one plane of the result for each worker
   int64_t in[3], size[3], kernel[3], stride[3], padding[3], dilation[3];
+  const crn_tensor *wide_x, *wide_w;
   int64_t in_channels, out_channels, groups, in_plane, out_plane, kernel_plane;
 } transposed_job;
 
@@ -72,6 +75,53 @@ static void transposed_planes(void *user, int64_t begin, int64_t end, int worker
   }
 }
 
+// The input position that reaches `at` through kernel offset `k`; false when there is none.
+static bool source_of(const transposed_job *job, int d, int64_t at, int64_t k, int64_t *out_at) {
+  int64_t offset = at + job->padding[d] - k * job->dilation[d];
+  *out_at = offset / job->stride[d];
+  return offset >= 0 && offset % job->stride[d] == 0 && *out_at < job->in[d];
+}
+
+// Element offset of [first, second, z, y, x], where two-dimensional images have no z.
+static int64_t offset_of(const crn_tensor *t, int64_t first, int64_t second, const int64_t *at) {
+  int n = t->rank - 2;
+  int64_t offset = first * t->strides[0] + second * t->strides[1];
+  for (int d = 0; d < n; d++) offset += at[3 - n + d] * t->strides[d + 2];
+  return offset;
+}
+
+static void one_result(const transposed_job *job, int64_t image, int64_t channel, const int64_t *at, double *sum) {
+  const crn_tensor *x = job->wide_x, *w = job->wide_w;
+  int64_t group_out = job->out_channels / job->groups, group_in = job->in_channels / job->groups, group = channel / group_out;
+  for (int64_t tap = 0; tap < job->kernel_plane; tap++) {
+    int64_t k[3] = {tap / (job->kernel[1] * job->kernel[2]), tap / job->kernel[2] % job->kernel[1], tap % job->kernel[2]}, from[3];
+    bool reached = true;
+    for (int d = 0; d < 3 && reached; d++) reached = source_of(job, d, at[d], k[d], &from[d]);
+    for (int64_t i = 0; i < group_in && reached; i++) {
+      double a[2], b[2];
+      crn_load_pair(x->dtype, crn_tensor_at(x, offset_of(x, image, group * group_in + i, from)), a);
+      crn_load_pair(w->dtype, crn_tensor_at(w, offset_of(w, group * group_in + i, channel % group_out, k)), b);
+      if (crn_dtype_is_complex(x->dtype)) {
+        crn_add_product(a, b, sum);
+      } else {
+        sum[0] += a[0] * b[0];
+      }
+    }
+  }
+}
+
+static void wide_results(void *user, int64_t begin, int64_t end, int worker) {
+  (void)worker;
+  const transposed_job *job = user;
+  for (int64_t i = begin; i < end; i++) {
+    int64_t place = i % job->out_plane, plane = i / job->out_plane;
+    int64_t at[3] = {place / (job->size[1] * job->size[2]), place / job->size[2] % job->size[1], place % job->size[2]};
+    double sum[2] = {0, 0};
+    one_result(job, plane / job->out_channels, plane % job->out_channels, at, sum);
+    crn_store_pair(job->out->dtype, crn_tensor_at(job->out, i), sum);
+  }
+}
+
 // A contiguous f32 copy of an operand in scratch memory.
 static cairn_status load_f32(const crn_kernel_args *args, int operand, const float **out_values) {
   const crn_tensor *t = &args->operands[operand];
@@ -105,7 +155,9 @@ static cairn_status conv_transpose(const crn_kernel_args *args) {
   const crn_tensor *x = &args->operands[0], *w = &args->operands[1], *out = &args->results[0];
   transposed_job job = {.out = out, .in = {1, 1, 1}, .size = {1, 1, 1}, .kernel = {1, 1, 1}};
   int n = x->rank - 2;
-  if (!crn_dtype_is_float(x->dtype)) return CRN_FAIL(UNSUPPORTED, "%s of %s", crn_ref_name(args), cairn_dtype_name(x->dtype));
+  bool complex_numbers = crn_dtype_is_complex(x->dtype);
+  if (!crn_dtype_is_float(x->dtype) && !complex_numbers)
+    return CRN_FAIL(UNSUPPORTED, "%s of %s", crn_ref_name(args), cairn_dtype_name(x->dtype));
   CRN_TRY(read_vector(args, 2, n, 1, job.stride));
   CRN_TRY(read_vector(args, 3, n, 0, job.padding));
   CRN_TRY(read_vector(args, 4, n, 1, job.dilation));
@@ -121,6 +173,12 @@ static cairn_status conv_transpose(const crn_kernel_args *args) {
   job.out_plane = product(job.size);
   job.kernel_plane = product(job.kernel);
   if (crn_tensor_count(out) == 0) return CAIRN_OK;
+  if (x->dtype == CAIRN_F64 || complex_numbers) {
+    job.wide_x = x;
+    job.wide_w = w;
+    crn_pool_run(args->pool, crn_tensor_count(out), 4096 / (job.in_channels * job.kernel_plane + 1) + 1, wide_results, &job);
+    return CAIRN_OK;
+  }
   CRN_TRY(load_f32(args, 0, &job.x));
   CRN_TRY(load_f32(args, 1, &job.w));
   size_t sums;

@@ -106,3 +106,12 @@ void crn_round_f32(cairn_dtype dtype, float *values, int64_t n) {
     values[i] = (float)crn_load_f64(dtype, element);
   }
 }
+
+void crn_store_pair(cairn_dtype dtype, void *element, const double *pair) {
+  char imaginary[16];
+  size_t half = cairn_dtype_bytes(dtype) / 2;
+  crn_store_f64(dtype, element, pair[0]);
+  if (!crn_dtype_is_complex(dtype)) return;
+  crn_store_f64(dtype, imaginary, pair[1]);
+  memcpy((char *)element + half, imaginary, half);
+}

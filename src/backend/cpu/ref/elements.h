@@ -25,4 +25,20 @@ void crn_put_one_f32(cairn_dtype dtype, void *base, int64_t offset, float value)
 /// Rounds f32 values to a float type and back, in place.
 void crn_round_f32(cairn_dtype dtype, float *values, int64_t n);
 
+/// A real or complex element as (real, imaginary) in f64; a real one has an imaginary part of 0.
+static inline void crn_load_pair(cairn_dtype dtype, const void *element, double *out_pair) {
+  out_pair[0] = crn_load_f64(dtype, element);
+  // The imaginary half has the layout of the real one, right behind it.
+  out_pair[1] = crn_dtype_is_complex(dtype) ? crn_load_f64(dtype, (const char *)element + cairn_dtype_bytes(dtype) / 2) : 0;
+}
+
+/// Stores a pair; of real types the imaginary part is dropped.
+void crn_store_pair(cairn_dtype dtype, void *element, const double *pair);
+
+/// Adds the product of two pairs.
+static inline void crn_add_product(const double *a, const double *b, double *sum) {
+  sum[0] += a[0] * b[0] - a[1] * b[1];
+  sum[1] += a[0] * b[1] + a[1] * b[0];
+}
+
 #endif

@@ -54,8 +54,21 @@ FLOATS(add, a + b)
 FLOATS(sub, a - b)
 FLOATS(mul, a *b)
 FLOATS(divide, a / b)
-LOOP_FLOAT(floor_divide_f32, float, floorf(a / b))
-LOOP_FLOAT(floor_divide_f64, double, floor(a / b))
+// The largest whole number not above the quotient, found by way of the remainder, which is exact: the rounded quotient may already
+// be the next whole number (1 / 0.1f is). That is what torch does too.
+#define FLOOR_QUOTIENT(name, type, f)                        \
+  static type name(type a, type b) {                         \
+    if (b == 0) return a / b;                                \
+    type rest = fmod##f(a, b), quotient = (a - rest) / b;    \
+    if (rest != 0 && (b < 0) != (rest < 0)) quotient -= 1;   \
+    if (quotient == 0) return copysign##f(0, a / b);         \
+    type whole = floor##f(quotient);                         \
+    return quotient - whole > (type)0.5 ? whole + 1 : whole; \
+  }
+FLOOR_QUOTIENT(floor_quotient_f32, float, f)
+FLOOR_QUOTIENT(floor_quotient_f64, double, )
+LOOP_FLOAT(floor_divide_f32, float, floor_quotient_f32(a, b))
+LOOP_FLOAT(floor_divide_f64, double, floor_quotient_f64(a, b))
 LOOP_FLOAT(modulo_f32, float, fmodf(a, b))
 LOOP_FLOAT(modulo_f64, double, fmod(a, b))
 LOOP_FLOAT(pow_f32, float, powf(a, b))

@@ -106,8 +106,12 @@ static void quantisation(void **state) {
   assert_int_equal(RUN_DTYPE(quantize, CAIRN_F8E4M3FN, &out, F32(1.0625f, 1e6f, -1e6f), F32_SCALAR(1), e4m3, F32_SCALAR(0), I32_SCALAR(0)),
                    CAIRN_OK);
   assert_values(&out, VALUES(1, 448, -448));
-  assert_failure(RUN_DTYPE(quantize, CAIRN_SI8, &out, I32(1), F32_SCALAR(1), none, F32_SCALAR(0), I32_SCALAR(0)), CAIRN_UNSUPPORTED,
-                 "from int32 to int8");
+  // Integers are quantised in the type of the scale.
+  assert_int_equal(RUN_DTYPE(quantize, CAIRN_SI8, &out, I32(5, -300), F32_SCALAR(2), none, F32_SCALAR(0), I32_SCALAR(0)), CAIRN_OK);
+  assert_values(&out, VALUES(2, -128));
+  assert_failure(
+      RUN_DTYPE(quantize, CAIRN_SI8, &out, over(CAIRN_BOOL, (uint8_t[]){1}, 1), F32_SCALAR(1), none, F32_SCALAR(0), I32_SCALAR(0)),
+      CAIRN_UNSUPPORTED, "from bool to int8");
 }
 
 static void complex_parts(void **state) {

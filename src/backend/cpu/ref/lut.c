@@ -1,4 +1,6 @@
-// lut_to_dense: every index picks an entry of the palette of its group.
+// lut_to_dense: every index picks an entry of the palette of its group. The sparse form does so where its mask is set.
+#include <string.h>
+
 #include "backend/cpu/ref/move.h"
 #include "backend/cpu/ref/ref.h"
 
@@ -73,7 +75,7 @@ static void look_up_rows(void *user, int64_t begin, int64_t end, int worker) {
   }
 }
 
-cairn_status crn_ref_lut_to_dense(const crn_kernel_args *args) {
+static cairn_status look_up_all(const crn_kernel_args *args) {
   const crn_tensor *index = &args->operands[0];
   crn_tensor unpacked;
   CRN_TRY(crn_ref_unpacked(args, 1, &unpacked));
@@ -90,5 +92,33 @@ cairn_status crn_ref_lut_to_dense(const crn_kernel_args *args) {
   for (int i = 0; i < rank; i++) job.group[i] = index->dims[i] / table->dims[i];
   job.row = rank == 0 ? 1 : index->dims[rank - 1];
   crn_pool_run(args->pool, n / job.row, crn_move_grain(job.row * job.vector), look_up_rows, &job);
+  return CAIRN_OK;
+}
+
+cairn_status crn_ref_lut_to_dense(const crn_kernel_args *args) { return look_up_all(args); }
+
+// Zeros the entries of absent indices: a block of `vector` elements along the axis for each.
+static void clear_absent(const crn_tensor *mask, const crn_tensor *out, int axis, int64_t vector) {
+  size_t bytes = cairn_dtype_bytes(out->dtype);
+  int64_t steps[CAIRN_MAX_RANK];
+  for (int i = 0; i < mask->rank; i++) steps[i] = out->strides[i] * (i == axis ? vector : 1);
+  crn_nd_iter it;
+  crn_nd_initialize(&it, mask->rank, mask->dims);
+  crn_nd_operand(&it, mask->strides);
+  crn_nd_operand(&it, steps);
+  for (crn_nd_begin(&it); !it.done; crn_nd_next(&it)) {
+    if (crn_is_nonzero(mask->dtype, crn_tensor_at(mask, it.offset[0]))) continue;
+    for (int64_t v = 0; v < vector; v++) memset(crn_tensor_at(out, it.offset[1] + (axis < 0 ? 0 : v * out->strides[axis])), 0, bytes);
+  }
+}
+
+cairn_status crn_ref_lut_to_sparse_with_bitmask(const crn_kernel_args *args) {
+  const crn_tensor *index = &args->operands[0], *table = &args->operands[1];
+  if (args->n_operands < 4) return CRN_FAIL(UNSUPPORTED, "%s without the mask of its indices", crn_ref_name(args));
+  int axis = -1;
+  int64_t vector = table->dims[index->rank + 1];
+  if (vector > 1) CRN_TRY(crn_ref_axis(args, 2, index->rank, &axis));
+  CRN_TRY(look_up_all(args));
+  clear_absent(&args->operands[3], &args->results[0], axis, vector);
   return CAIRN_OK;
 }

@@ -122,14 +122,13 @@ static void one_integer(const matmul *m, const int64_t *base, int64_t i, int64_t
 }
 
 static void one_complex(const matmul *m, const int64_t *base, int64_t i, int64_t j, void *out) {
-  float re = 0, im = 0;
+  double sum[2] = {0, 0}, a[2], b[2];
   for (int64_t k = 0; k < m->k; k++) {
-    const float *x = element(m->a, base[0], i, k), *y = element(m->b, base[1], k, j);
-    re += x[0] * y[0] - x[1] * y[1];
-    im += x[0] * y[1] + x[1] * y[0];
+    crn_load_pair(m->a->dtype, element(m->a, base[0], i, k), a);
+    crn_load_pair(m->b->dtype, element(m->b, base[1], k, j), b);
+    crn_add_product(a, b, sum);
   }
-  ((float *)out)[0] = re;
-  ((float *)out)[1] = im;
+  crn_store_pair(m->out->dtype, out, sum);
 }
 
 static void run_rows(void *user, int64_t begin, int64_t end, int worker) {

@@ -20,6 +20,17 @@ cairn_status crn_ref_vector_of(const crn_kernel_args *args, int operand, int n, 
   return require_data(args, operand, known);
 }
 
+cairn_status crn_ref_spatial(const crn_kernel_args *args, int operand, int n, int64_t *out_values) {
+  int64_t values[CAIRN_MAX_RANK * 2];
+  int count;
+  CRN_TRY(crn_ref_int_vector(args, operand, values, &count));
+  if (count != n && count != 1) {
+    return CRN_FAIL(INVALID_ARGUMENT, "%s: operand %d has %d entries, it must have %d", crn_ref_name(args), operand, count, n);
+  }
+  for (int i = 0; i < n; i++) out_values[i] = values[count == 1 ? 0 : i];
+  return CAIRN_OK;
+}
+
 cairn_status crn_ref_int_scalar(const crn_kernel_args *args, int operand, int64_t *out_value) {
   return crn_ref_vector_of(args, operand, 1, out_value);
 }

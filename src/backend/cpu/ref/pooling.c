@@ -18,6 +18,18 @@ static double combine_floats(bool maximum, double total, double v) {
   return total != total || total >= v ? total : v;
 }
 
+// What a window behind the end holds: the lowest value of the type, which a maximum begins with.
+static void store_empty(const pool_job *job, void *target) {
+  cairn_dtype dtype = job->x->dtype;
+  int bits = crn_dtype_bits(dtype);
+  if (crn_dtype_is_float(dtype)) {
+    crn_store_f64(dtype, target, job->maximum ? -INFINITY : 0);
+  } else {
+    bool is_signed = crn_dtype_class_of(dtype) == CRN_CLASS_SINT;
+    crn_store_i64(dtype, target, job->maximum && is_signed ? (int64_t)(~UINT64_C(0) << (bits - 1)) : 0);
+  }
+}
+
 static void pool_window(const pool_job *job, int64_t base, const int64_t *start, void *target) {
   cairn_dtype dtype = job->x->dtype;
   bool floats = crn_dtype_is_float(dtype), is_signed = crn_dtype_class_of(dtype) == CRN_CLASS_SINT, first = true;
@@ -40,11 +52,31 @@ static void pool_window(const pool_job *job, int64_t base, const int64_t *start,
       }
     }
   }
-  if (floats) {
+  if (first) {
+    store_empty(job, target);
+  } else if (floats) {
     crn_store_f64(dtype, target, total);
   } else {
     crn_store_i64(dtype, target, count);
   }
+}
+
+// The same for f32, without looking at the type of each element.
+static void pool_window_f32(const pool_job *job, int64_t base, const int64_t *start, float *target) {
+  const float *x = (const float *)job->x->data + base;
+  bool first = true;
+  double total = 0;
+  for (int64_t a = 0, z = start[0]; a < job->size[0] && z < job->in[0]; a++, z += job->dilation[0]) {
+    for (int64_t b = 0, y = start[1]; b < job->size[1] && y < job->in[1]; b++, y += job->dilation[1]) {
+      const float *row = x + z * job->in_step[0] + y * job->in_step[1];
+      for (int64_t c = 0, k = start[2]; c < job->size[2] && k < job->in[2]; c++, k += job->dilation[2]) {
+        double v = (double)row[k * job->in_step[2]];
+        total = first ? v : combine_floats(job->maximum, total, v);
+        first = false;
+      }
+    }
+  }
+  *target = first && job->maximum ? -INFINITY : (float)total;
 }
 
 // Item = one row of results.
@@ -56,7 +88,12 @@ static void pool_rows(void *user, int64_t begin, int64_t end, int worker) {
     int64_t base = plane / job->channels * job->image_step + plane % job->channels * job->channel_step;
     for (int64_t x = 0; x < job->count[2]; x++) {
       int64_t start[3] = {z * job->stride[0], y * job->stride[1], x * job->stride[2]};
-      pool_window(job, base, start, crn_tensor_at(job->out, row * job->count[2] + x));
+      void *target = crn_tensor_at(job->out, row * job->count[2] + x);
+      if (job->x->dtype == CAIRN_F32) {
+        pool_window_f32(job, base, start, target);
+      } else {
+        pool_window(job, base, start, target);
+      }
     }
   }
 }
@@ -83,6 +120,10 @@ static cairn_status pool(const crn_kernel_args *args, bool maximum) {
     job.in[3 - n + i] = x->dims[i + 2];
     job.in_step[3 - n + i] = x->strides[i + 2];
     job.count[3 - n + i] = out->dims[i + 2];
+  }
+  for (int d = 0; d < 3; d++) {
+    // With one element in a window its dilation means nothing and may be any number.
+    if (job.size[d] == 1) job.dilation[d] = 1;
   }
   job.channels = x->dims[1];
   job.image_step = x->strides[0];

@@ -94,6 +94,8 @@ static cairn_status run(const crn_kernel_args *args, bool dequantize) {
       return CRN_FAIL(INVALID_ARGUMENT, "%s: operand %d is empty", crn_ref_name(args), k + 1);
   }
   job.work = dequantize ? out->dtype : x->dtype;
+  // Between integers the scale says how exact the arithmetic is.
+  if (crn_dtype_is_integer(job.work)) job.work = crn_dtype_is_float(job.scale->dtype) ? job.scale->dtype : CAIRN_F32;
   if (!crn_dtype_is_float(job.work) || (!dequantize && !set_limits(&job))) {
     return CRN_FAIL(UNSUPPORTED, "%s from %s to %s", crn_ref_name(args), cairn_dtype_name(x->dtype), cairn_dtype_name(out->dtype));
   }

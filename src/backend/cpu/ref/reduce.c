@@ -1,7 +1,7 @@
 #include <math.h>
 
 #include "backend/cpu/ref/elements.h"
-#include "backend/cpu/ref/ref.h"
+#include "backend/cpu/ref/region.h"
 
 enum { CHUNK = 256, LANES = 8 };
 
@@ -13,31 +13,30 @@ typedef struct accumulator {
   int64_t at;
 } accumulator;
 
-typedef enum reduction { SUM, MEAN, PRODUCT, MAX, MIN, ALL, ANY } reduction;
-
 typedef struct reduce_run {
-  reduction kind;
+  crn_reduction kind;
   const crn_tensor *x, *y;
   bool is_unsigned;
   int kept_rank, rank;  ///< of the dimensions kept and of those reduced
   int64_t kept_dims[CAIRN_MAX_RANK], kept_strides[CAIRN_MAX_RANK];
   int64_t dims[CAIRN_MAX_RANK], strides[CAIRN_MAX_RANK];
-  int64_t count;  ///< elements of the reduced space
+  int64_t count;           ///< elements of the reduced space
+  const crn_tensor *init;  ///< one element that takes part in every reduction, or NULL
 } reduce_run;
 
 static void start(const reduce_run *r, accumulator *a) {
-  double first = r->kind == PRODUCT ? 1 : r->kind == MAX ? -INFINITY : r->kind == MIN ? INFINITY : 0;
+  double first = r->kind == CRN_REDUCE_PRODUCT ? 1 : r->kind == CRN_REDUCE_MAX ? -INFINITY : r->kind == CRN_REDUCE_MIN ? INFINITY : 0;
   for (int l = 0; l < LANES; l++) a->lane[l] = first;
   a->at = 0;
   switch (r->kind) {
-    case PRODUCT:
-    case ALL:
+    case CRN_REDUCE_PRODUCT:
+    case CRN_REDUCE_ALL:
       a->bits = 1;
       break;
-    case MAX:
+    case CRN_REDUCE_MAX:
       a->bits = r->is_unsigned ? 0 : (uint64_t)INT64_MIN;
       break;
-    case MIN:
+    case CRN_REDUCE_MIN:
       a->bits = r->is_unsigned ? UINT64_MAX : (uint64_t)INT64_MAX;
       break;
     default:
@@ -46,15 +45,15 @@ static void start(const reduce_run *r, accumulator *a) {
   }
 }
 
-static void combine(reduction kind, double *into, double v) {
+static void combine(crn_reduction kind, double *into, double v) {
   switch (kind) {
-    case PRODUCT:
+    case CRN_REDUCE_PRODUCT:
       *into *= v;
       break;
-    case MAX:
+    case CRN_REDUCE_MAX:
       *into = v > *into || v != v ? v : *into;
       break;  // NaN is never replaced, for it compares false
-    case MIN:
+    case CRN_REDUCE_MIN:
       *into = v < *into || v != v ? v : *into;
       break;
     default:
@@ -64,10 +63,10 @@ static void combine(reduction kind, double *into, double v) {
 }
 
 #define ADD_FLOATS(name, type)                                                                  \
-  static void name(reduction kind, accumulator *a, const type *v, int64_t n) {                  \
+  static void name(crn_reduction kind, accumulator *a, const type *v, int64_t n) {              \
     int64_t i = 0;                                                                              \
     for (; i < n && a->at % LANES; i++) combine(kind, &a->lane[a->at++ % LANES], (double)v[i]); \
-    if (kind == SUM || kind == MEAN) {                                                          \
+    if (kind == CRN_REDUCE_SUM || kind == CRN_REDUCE_MEAN) {                                    \
       for (; i + LANES <= n; i += LANES, a->at += LANES) {                                      \
         for (int l = 0; l < LANES; l++) a->lane[l] += (double)v[i + l];                         \
       }                                                                                         \
@@ -83,19 +82,19 @@ static void add_i64(const reduce_run *r, accumulator *a, const int64_t *v, int64
     uint64_t u = (uint64_t)v[i];
     bool above = r->is_unsigned ? u > a->bits : v[i] > (int64_t)a->bits;
     switch (r->kind) {
-      case PRODUCT:
+      case CRN_REDUCE_PRODUCT:
         a->bits *= u;
         break;
-      case MAX:
+      case CRN_REDUCE_MAX:
         a->bits = above ? u : a->bits;
         break;
-      case MIN:
+      case CRN_REDUCE_MIN:
         a->bits = above ? a->bits : u;
         break;
-      case ALL:
+      case CRN_REDUCE_ALL:
         a->bits &= u;
         break;
-      case ANY:
+      case CRN_REDUCE_ANY:
         a->bits |= u;
         break;
       default:
@@ -125,6 +124,10 @@ static void add_run(const reduce_run *r, accumulator *a, int64_t offset, int64_t
 
 static void finish(const reduce_run *r, accumulator *a, int64_t out) {
   if (crn_computes_i64(r->x->dtype)) {
+    if (r->init) {
+      int64_t first = crn_load_i64(r->init->dtype, r->init->data);
+      add_i64(r, a, &first, 1);
+    }
     int64_t value = (int64_t)a->bits;
     crn_elements_put_i64(r->y, out, 1, &value);
     return;
@@ -132,7 +135,8 @@ static void finish(const reduce_run *r, accumulator *a, int64_t out) {
   for (int half = LANES / 2; half > 0; half /= 2) {
     for (int l = 0; l < half; l++) combine(r->kind, &a->lane[l], a->lane[l + half]);
   }
-  double value = r->kind == MEAN ? a->lane[0] / (double)r->count : a->lane[0];
+  if (r->init) combine(r->kind, &a->lane[0], crn_load_f64(r->init->dtype, r->init->data));
+  double value = r->kind == CRN_REDUCE_MEAN ? a->lane[0] / (double)r->count : a->lane[0];
   crn_elements_put_f64(r->y, out, 1, &value);
 }
 
@@ -184,29 +188,31 @@ static void split_dims(reduce_run *r, const bool *mask) {
   if (r->rank == 0) r->rank = 1, r->dims[0] = 1, r->strides[0] = 0;
 }
 
-static cairn_status reduce(const crn_kernel_args *args, reduction kind) {
+cairn_status crn_reduce_from(const crn_kernel_args *args, crn_reduction kind, const crn_tensor *init) {
   const crn_tensor *x = &args->operands[0], *y = &args->results[0];
   crn_dtype_class class = crn_dtype_class_of(x->dtype);
-  bool logical = kind == ALL || kind == ANY;
+  bool logical = kind == CRN_REDUCE_ALL || kind == CRN_REDUCE_ANY;
   bool fits = logical ? class == CRN_CLASS_BOOL
-                      : class == CRN_CLASS_FLOAT || (kind != MEAN && (class == CRN_CLASS_SINT || class == CRN_CLASS_UINT));
+                      : class == CRN_CLASS_FLOAT || (kind != CRN_REDUCE_MEAN && (class == CRN_CLASS_SINT || class == CRN_CLASS_UINT));
   if (!fits || y->dtype != x->dtype) {
     return CRN_FAIL(UNSUPPORTED, "%s of %s to %s has no kernel", crn_ref_name(args), cairn_dtype_name(x->dtype),
                     cairn_dtype_name(y->dtype));
   }
   bool mask[CAIRN_MAX_RANK];
   CRN_TRY(crn_ref_axes(args, 1, x->rank, mask));
-  reduce_run run = {.kind = kind, .x = x, .y = y, .is_unsigned = class == CRN_CLASS_UINT, .count = 1};
+  reduce_run run = {.kind = kind, .x = x, .y = y, .is_unsigned = class == CRN_CLASS_UINT, .count = 1, .init = init};
   split_dims(&run, mask);
   int64_t grain = 8192 / (run.count + 1) + 1;
   crn_pool_run(args->pool, crn_tensor_count(y), grain, reduce_range, &run);
   return CAIRN_OK;
 }
 
-cairn_status crn_ref_reduce_sum(const crn_kernel_args *args) { return reduce(args, SUM); }
-cairn_status crn_ref_reduce_mean(const crn_kernel_args *args) { return reduce(args, MEAN); }
-cairn_status crn_ref_reduce_product(const crn_kernel_args *args) { return reduce(args, PRODUCT); }
-cairn_status crn_ref_reduce_max(const crn_kernel_args *args) { return reduce(args, MAX); }
-cairn_status crn_ref_reduce_min(const crn_kernel_args *args) { return reduce(args, MIN); }
-cairn_status crn_ref_all(const crn_kernel_args *args) { return reduce(args, ALL); }
-cairn_status crn_ref_any(const crn_kernel_args *args) { return reduce(args, ANY); }
+static cairn_status reduce(const crn_kernel_args *args, crn_reduction kind) { return crn_reduce_from(args, kind, NULL); }
+
+cairn_status crn_ref_reduce_sum(const crn_kernel_args *args) { return reduce(args, CRN_REDUCE_SUM); }
+cairn_status crn_ref_reduce_mean(const crn_kernel_args *args) { return reduce(args, CRN_REDUCE_MEAN); }
+cairn_status crn_ref_reduce_product(const crn_kernel_args *args) { return reduce(args, CRN_REDUCE_PRODUCT); }
+cairn_status crn_ref_reduce_max(const crn_kernel_args *args) { return reduce(args, CRN_REDUCE_MAX); }
+cairn_status crn_ref_reduce_min(const crn_kernel_args *args) { return reduce(args, CRN_REDUCE_MIN); }
+cairn_status crn_ref_all(const crn_kernel_args *args) { return reduce(args, CRN_REDUCE_ALL); }
+cairn_status crn_ref_any(const crn_kernel_args *args) { return reduce(args, CRN_REDUCE_ANY); }

@@ -8,11 +8,11 @@
 
 #define OP_READY(id, name, n_in, n_out, traits, infer) cairn_status crn_ref_##id(const crn_kernel_args *args);
 #define OP_EXEC(id, name, n_in, n_out, traits)
-#define OP_LATER(id, name, n_in, n_out, traits)
+#define OP_APPLE(id, name, n_in, n_out, traits)
 #include "program/ops.def"
 #undef OP_READY
 #undef OP_EXEC
-#undef OP_LATER
+#undef OP_APPLE
 
 #define VIEW(id) cairn_status crn_view_##id(const crn_kernel_args *args, bool *out_done);
 #include "backend/cpu/ref/views.def"
@@ -35,6 +35,8 @@ static inline crn_infer_args crn_ref_operands(const crn_kernel_args *args) {
 /// must be known.
 cairn_status crn_ref_int_vector(const crn_kernel_args *args, int operand, int64_t *out_values, int *out_n);
 cairn_status crn_ref_vector_of(const crn_kernel_args *args, int operand, int n, int64_t *out_values);
+/// A vector with one entry for each of `n` spatial dimensions, or one entry for all of them.
+cairn_status crn_ref_spatial(const crn_kernel_args *args, int operand, int n, int64_t *out_values);
 cairn_status crn_ref_int_scalar(const crn_kernel_args *args, int operand, int64_t *out_value);
 cairn_status crn_ref_axis(const crn_kernel_args *args, int operand, int rank, int *out_axis);
 cairn_status crn_ref_axes(const crn_kernel_args *args, int operand, int rank, bool *out_mask);

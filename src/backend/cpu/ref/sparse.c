@@ -61,3 +61,29 @@ cairn_status crn_ref_sparse_with_bitmask_to_dense(const crn_kernel_args *args) {
   crn_move_tensor(args->pool, &x, &args->results[0]);
   return CAIRN_OK;
 }
+
+// An older form: values of a sparse tensor are expanded where they are, the rest stays zero.
+cairn_status crn_ref_sparse_with_bitmask_blockwise_shift_scale(const crn_kernel_args *args) {
+  static const char zero[16] = {0};
+  if (args->n_operands < 4) return CRN_FAIL(UNSUPPORTED, "%s without the mask of its values", crn_ref_name(args));
+  const crn_tensor *mask = &args->operands[3], *out = &args->results[0];
+  crn_infer_args operands = crn_ref_operands(args);
+  crn_tensor joined, in[4] = {args->operands[0], args->operands[1], args->operands[2]};
+  CRN_TRY(crn_infer_same_dims(&operands, 0, 3, &joined));
+  in[3] = in[1];
+  in[3].dtype = out->dtype;
+  in[3].data = (void *)zero;
+  for (int i = 0; i < in[3].rank; i++) in[3].strides[i] = 0;
+  crn_kernel_args dense = *args;
+  dense.operands = in;
+  CRN_TRY(crn_ref_blockwise_shift_scale(&dense));
+  crn_nd_iter it;
+  crn_nd_initialize(&it, mask->rank, mask->dims);
+  crn_nd_operand(&it, mask->strides);
+  crn_nd_operand(&it, out->strides);
+  for (crn_nd_begin(&it); !it.done; crn_nd_next(&it)) {
+    if (!crn_is_nonzero(mask->dtype, crn_tensor_at(mask, it.offset[0])))
+      memset(crn_tensor_at(out, it.offset[1]), 0, cairn_dtype_bytes(out->dtype));
+  }
+  return CAIRN_OK;
+}

@@ -3,11 +3,11 @@
 static const crn_kernel_fn kernels[CRN_OP_COUNT] = {
 #define OP_READY(id, name, n_in, n_out, traits, infer) [CRN_OP_##id] = crn_ref_##id,
 #define OP_EXEC(id, name, n_in, n_out, traits)
-#define OP_LATER(id, name, n_in, n_out, traits)
+#define OP_APPLE(id, name, n_in, n_out, traits)
 #include "program/ops.def"
 #undef OP_READY
 #undef OP_EXEC
-#undef OP_LATER
+#undef OP_APPLE
 };
 
 static const crn_view_fn views[CRN_OP_COUNT] = {
@@ -21,19 +21,19 @@ static const crn_view_fn views[CRN_OP_COUNT] = {
 enum {
 #define OP_READY(id, name, n_in, n_out, traits, infer) IS_VIEW_##id = ((traits)&CRN_VIEW) != 0,
 #define OP_EXEC(id, name, n_in, n_out, traits) IS_VIEW_##id = 0,
-#define OP_LATER(id, name, n_in, n_out, traits) IS_VIEW_##id = 0,
+#define OP_APPLE(id, name, n_in, n_out, traits) IS_VIEW_##id = 0,
 #include "program/ops.def"
 #undef OP_READY
 #undef OP_EXEC
-#undef OP_LATER
+#undef OP_APPLE
   N_VIEW_TRAITS = 0
 #define OP_READY(id, name, n_in, n_out, traits, infer) +IS_VIEW_##id
 #define OP_EXEC(id, name, n_in, n_out, traits)
-#define OP_LATER(id, name, n_in, n_out, traits)
+#define OP_APPLE(id, name, n_in, n_out, traits)
 #include "program/ops.def"
 #undef OP_READY
 #undef OP_EXEC
-#undef OP_LATER
+#undef OP_APPLE
   ,
   N_VIEW_ROWS = 0
 #define VIEW(id) +1

@@ -1,0 +1,202 @@
+// Products with packed weights: rows are prepared once (converted, quantised), then every worker takes pairs of tiles of outputs.
+#include "backend/cpu/fused/linear.h"
+
+#include <string.h>
+
+#include "backend/cpu/fused/terms.h"
+#include "backend/cpu/kernels/rows/rows.h"
+#include "backend/cpu/ref/elements.h"
+#include "backend/cpu/ref/gather.h"
+#include "backend/cpu/ref/ref.h"
+#include "base/checked.h"
+
+enum { UNIT = 2, UNIT_OUTPUTS = UNIT * CRN_LINEAR_TILE, MOST_UNITS = 8, LEAST_BYTES = 48 << 10 };
+
+// --- inference --------------------------------------------------------------------------------------------------------------
+
+cairn_status crn_infer_fused_linear(const crn_infer_args *args) {
+  const crn_fused_linear *f = args->fused;
+  const crn_tensor *x = &args->operands[0];
+  if (x->rank < 1 || x->dims[x->rank - 1] != f->weights.k) {
+    return CRN_FAIL(INVALID_ARGUMENT, "rows of %lld values, the weights take %lld", x->rank ? (long long)x->dims[x->rank - 1] : 0LL,
+                    (long long)f->weights.k);
+  }
+  crn_tensor product = *x, out;
+  product.dims[x->rank - 1] = f->n;
+  out = product;
+  if (f->epilogue == CRN_LINEAR_ADD) CRN_TRY(crn_infer_broadcast_dims(args, &product, &args->operands[1], &out));
+  return crn_infer_finish(args, 0, x->dtype, out.rank, out.dims);
+}
+
+// --- rows -------------------------------------------------------------------------------------------------------------------
+
+// Element offset of row `row` of a tensor whose last dimension is a row.
+static int64_t row_offset(const crn_tensor *t, int64_t row) {
+  int64_t offset = 0;
+  for (int d = t->rank - 2; d >= 0; d--) {
+    offset += row % t->dims[d] * t->strides[d];
+    row /= t->dims[d];
+  }
+  return offset;
+}
+
+typedef struct linear_run {
+  const crn_fused_linear *f;
+  const crn_tensor *x, *added, *out;
+  int64_t rows, units;
+  crn_prepared prepared;
+  float *row_buffers;  ///< k values a worker
+  char *worker_memory;
+  size_t worker_bytes, scratch_bytes;
+} linear_run;
+
+static void prepare_rows(void *user, int64_t begin, int64_t end, int worker) {
+  const linear_run *r = user;
+  int64_t k = r->f->weights.k;
+  float *buffer = r->row_buffers + worker * k;
+  for (int64_t row = begin; row < end; row++) {
+    const float *values = crn_elements_f32(r->x, row_offset(r->x, row), r->x->strides[r->x->rank - 1], k, buffer);
+    crn_prepare_row(&r->prepared, row, values, worker);
+  }
+}
+
+// --- what happens to the sums -------------------------------------------------------------------------------------------------
+
+static void finish_gated(const linear_run *r, int64_t row, int64_t unit, int64_t n_units, float *values) {
+  cairn_dtype dtype = r->out->dtype;
+  crn_round_f32(dtype, values, n_units * UNIT_OUTPUTS);
+  for (int64_t u = 0; u < n_units; u++) {
+    int64_t column = (unit + u) * CRN_LINEAR_TILE, n = r->f->n - column < CRN_LINEAR_TILE ? r->f->n - column : CRN_LINEAR_TILE;
+    float *gate = values + u * UNIT_OUTPUTS, *up = gate + CRN_LINEAR_TILE;
+    crn_rows_select()->silu(gate, gate, CRN_LINEAR_TILE);
+    crn_round_f32(dtype, gate, CRN_LINEAR_TILE);
+    for (int i = 0; i < CRN_LINEAR_TILE; i++) gate[i] *= up[i];
+    crn_elements_put_f32(r->out, row * r->f->n + column, n, gate);
+  }
+}
+
+static void finish_row(const linear_run *r, int64_t row, int64_t unit, int64_t n_units, float *values) {
+  const crn_fused_linear *f = r->f;
+  int64_t column = unit * UNIT_OUTPUTS, n = f->weights.n - column;
+  if (n > n_units * UNIT_OUTPUTS) n = n_units * UNIT_OUTPUTS;
+  if (f->bias) {
+    // The sums become values of the program's type before the bias is added, as if both ops had run.
+    crn_round_f32(r->out->dtype, values, n);
+    for (int64_t i = 0; i < n; i++) values[i] += f->bias[column + i];
+  }
+  if (f->epilogue == CRN_LINEAR_GATED) {
+    finish_gated(r, row, unit, n_units, values);
+    return;
+  }
+  if (f->epilogue == CRN_LINEAR_ADD) {
+    float buffer[MOST_UNITS * UNIT_OUTPUTS];
+    const float *more = crn_elements_f32(r->added, row_offset(r->added, row) + column * r->added->strides[r->added->rank - 1],
+                                         r->added->strides[r->added->rank - 1], n, buffer);
+    crn_round_f32(r->out->dtype, values, n);
+    for (int64_t i = 0; i < n; i++) values[i] += more[i];
+  }
+  crn_elements_put_f32(r->out, row * f->n + column, n, values);
+}
+
+// --- the run ------------------------------------------------------------------------------------------------------------------
+
+static void run_units(void *user, int64_t begin, int64_t end, int worker) {
+  const linear_run *r = user;
+  char *memory = r->worker_memory + (size_t)worker * r->worker_bytes;
+  float *sums = (float *)(memory + r->scratch_bytes);
+  int64_t tiles = (r->f->weights.n + CRN_LINEAR_TILE - 1) / CRN_LINEAR_TILE, step = r->rows == 1 ? MOST_UNITS : UNIT;
+  for (int64_t unit = begin; unit < end; unit += step) {
+    int64_t n_units = end - unit < step ? end - unit : step, tile_end = (unit + n_units) * UNIT;
+    if (tile_end > tiles) tile_end = tiles;
+    for (int64_t row = 0; row < r->rows; row += CRN_ROW_BLOCK) {
+      int64_t n_rows = r->rows - row < CRN_ROW_BLOCK ? r->rows - row : CRN_ROW_BLOCK, ld = n_units * UNIT_OUTPUTS;
+      crn_run_prepared(&r->f->weights, &r->prepared, row, n_rows, unit * UNIT, tile_end, sums, ld, memory);
+      for (int64_t i = 0; i < n_rows; i++) finish_row(r, row + i, unit, n_units, sums + i * ld);
+    }
+  }
+}
+
+static cairn_status take_memory(const crn_kernel_args *args, linear_run *r) {
+  size_t threads = (size_t)crn_pool_threads(args->pool);
+  int64_t step = r->rows == 1 ? MOST_UNITS : UNIT, block = r->rows < CRN_ROW_BLOCK ? r->rows : CRN_ROW_BLOCK;
+  CRN_TRY(crn_prepared_create(args, &r->f->weights, r->f->mode, r->rows, r->rows, &r->prepared));
+  r->scratch_bytes = crn_prepared_scratch_bytes(&r->prepared);
+  r->worker_bytes = r->scratch_bytes + (size_t)(block * r->prepared.terms * step * UNIT_OUTPUTS) * sizeof(float);
+  CRN_TRY(args->scratch->take(args->scratch, threads * (size_t)r->f->weights.k * sizeof(float), &r->row_buffers));
+  return args->scratch->take(args->scratch, threads * r->worker_bytes, &r->worker_memory);
+}
+
+static cairn_status run_product(const crn_kernel_args *args, const crn_tensor *added, const crn_tensor *out) {
+  const crn_fused_linear *f = args->fused;
+  linear_run r = {.f = f, .x = &args->operands[0], .added = added, .out = out, .rows = 1};
+  for (int d = 0; d < r.x->rank - 1; d++) r.rows *= r.x->dims[d];
+  if (r.rows == 0) return CAIRN_OK;
+  CRN_TRY(take_memory(args, &r));
+  crn_pool_run(args->pool, r.rows, 16384 / (f->weights.k + 1) + 1, prepare_rows, &r);
+  r.units = (f->weights.n + UNIT_OUTPUTS - 1) / UNIT_OUTPUTS;
+  // A piece of work must be worth waking somebody: some ten thousand bytes of weights, fewer when many rows use them.
+  int64_t unit_bytes = (int64_t)f->weights.bytes / r.units * (r.rows < 32 ? r.rows : 32) + 1;
+  crn_pool_run(args->pool, r.units, LEAST_BYTES / unit_bytes + 1, run_units, &r);
+  return CAIRN_OK;
+}
+
+// The sum has another shape than the product: both ops one after the other.
+static cairn_status run_broadcast_add(const crn_kernel_args *args) {
+  const crn_fused_linear *f = args->fused;
+  const crn_tensor *x = &args->operands[0];
+  crn_tensor product = *x;
+  size_t bytes;
+  product.dims[x->rank - 1] = f->n;
+  product.packed = false;
+  if (!crn_shape_bytes(product.dtype, product.dims, product.rank, &bytes)) return CRN_FAIL(OUT_OF_RANGE, "a product is too large");
+  CRN_TRY(args->scratch->take(args->scratch, bytes, &product.data));
+  crn_tensor_set_contiguous(&product);
+  crn_fused_linear plain = *f;
+  plain.epilogue = CRN_LINEAR_PLAIN;
+  crn_kernel_args first = *args;
+  first.fused = &plain;
+  CRN_TRY(run_product(&first, NULL, &product));
+  crn_kernel_args second = *args;
+  crn_tensor operands[2] = {product, args->operands[1]};
+  second.fused = NULL;
+  second.id = CRN_OP_broadcasting_add;
+  second.operands = operands;
+  return crn_ref_broadcasting_add(&second);
+}
+
+cairn_status crn_fused_linear_run(const crn_kernel_args *args) {
+  const crn_fused_linear *f = args->fused;
+  const crn_tensor *out = &args->results[0];
+  if (f->epilogue != CRN_LINEAR_ADD) return run_product(args, NULL, out);
+  int64_t product = f->n, sum = crn_tensor_count(out);
+  const crn_tensor *x = &args->operands[0], *added = &args->operands[1];
+  for (int d = 0; d < x->rank - 1; d++) product *= x->dims[d];
+  bool is_plain = product == sum && crn_tensor_count(added) == sum && added->rank >= 1 && added->dims[added->rank - 1] == f->n;
+  return is_plain ? run_product(args, added, out) : run_broadcast_add(args);
+}
+
+// --- lookups ------------------------------------------------------------------------------------------------------------------
+
+cairn_status crn_infer_fused_lookup(const crn_infer_args *args) {
+  const crn_fused_lookup *f = args->fused;
+  const crn_tensor *index = &args->operands[0];
+  if (index->rank < 1 || index->dims[index->rank - 1] != 1) return CRN_FAIL(INVALID_ARGUMENT, "the indices need a last dimension of 1");
+  crn_tensor out = *index;
+  out.dims[out.rank - 1] = f->weights.k;
+  return crn_infer_finish(args, 0, crn_infer_declared_dtype(args, 0, CAIRN_F32), out.rank, out.dims);
+}
+
+cairn_status crn_fused_lookup_run(const crn_kernel_args *args) {
+  const crn_fused_lookup *f = args->fused;
+  const crn_tensor *index = &args->operands[0], *out = &args->results[0];
+  int64_t n = crn_tensor_count(index), k = f->weights.k;
+  float *row;
+  CRN_TRY(args->scratch->take(args->scratch, ((size_t)k + CRN_LINEAR_GROUP) * sizeof *row, &row));
+  for (int64_t i = 0; i < n; i++) {
+    int64_t given = crn_load_i64(index->dtype, crn_tensor_at(index, row_offset(index, i))), at;
+    if (!crn_gather_index(given, f->weights.n, &at)) return crn_gather_fail(args, given, 0, f->weights.n);
+    crn_linear_unpack_row(&f->weights, at, row);
+    crn_elements_put_f32(out, i * k, k, row);
+  }
+  return CAIRN_OK;
+}

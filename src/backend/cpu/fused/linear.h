@@ -1,0 +1,36 @@
+/// Fused steps on packed weights.
+#ifndef CRN_BACKEND_CPU_FUSED_LINEAR_H
+#define CRN_BACKEND_CPU_FUSED_LINEAR_H
+
+#include "backend/backend.h"
+#include "backend/cpu/kernels/linear/linear.h"
+#include "program/infer/infer.h"
+
+/// What happens to the sums before they are stored. Every step rounds to the result's type, as the separate ops would.
+typedef enum crn_linear_epilogue {
+  CRN_LINEAR_PLAIN,
+  CRN_LINEAR_ADD,   ///< plus operand 1, which has the result's shape (the residual)
+  CRN_LINEAR_GATED  ///< tiles of gate and up in turn: silu(gate) * up
+} crn_linear_epilogue;
+
+/// Operand 0 [.., k] times the packed matrix: result 0 [.., n].
+typedef struct crn_fused_linear {
+  crn_linear_weights weights;
+  crn_linear_mode mode;
+  crn_linear_epilogue epilogue;
+  int64_t n;                  ///< outputs of the step: those of one half of a gated pair
+  const float *bias;          ///< weights.n values, added first; NULL = none
+} crn_fused_linear;
+
+cairn_status crn_infer_fused_linear(const crn_infer_args *args);
+cairn_status crn_fused_linear_run(const crn_kernel_args *args);
+
+/// Operand 0: indices [.., 1] into the rows of the packed matrix: result 0 [.., k].
+typedef struct crn_fused_lookup {
+  crn_linear_weights weights;
+} crn_fused_lookup;
+
+cairn_status crn_infer_fused_lookup(const crn_infer_args *args);
+cairn_status crn_fused_lookup_run(const crn_kernel_args *args);
+
+#endif

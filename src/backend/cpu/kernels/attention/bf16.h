@@ -1,0 +1,65 @@
+/// The loops and the driver of attention in bf16 arithmetic: blocks of 128 positions, tiles of 32 items.
+///
+/// Packed keys: for each 16 positions and each 32 features a tile of 16 pairs of features × 16 positions × 2. Packed values: for
+/// each 32 features and each 32 positions two tiles of 16 pairs of positions × 16 features × 2. Both are what a tile product takes
+/// as its right side. Scores are in units of ln 2, so that weights are powers of 2.
+#ifndef CRN_BACKEND_CPU_KERNELS_ATTENTION_BF16_H
+#define CRN_BACKEND_CPU_KERNELS_ATTENTION_BF16_H
+
+#include "backend/cpu/kernels/attention/attention.h"
+#include "backend/cpu/kernels/attention/parts.h"
+
+enum { CRN_BF16_BLOCK = 128, CRN_BF16_ITEMS = 32 };
+
+#define CRN_BF16_LOG2E 1.44269504f
+
+/// What is kept of an item between blocks.
+typedef struct crn_bf16_state {
+  float top, sum;  ///< the reference of its weights, and their sum
+  bool seen;
+} crn_bf16_state;
+
+typedef struct crn_bf16_parts {
+  const crn_attention_parts *exact;  ///< for masks and rows with everything masked
+  void (*begin)(void);               ///< before the products of a job, on its thread
+  void (*end)(void);
+  /// q[d] * scale as bf16, filled up with zeros to a multiple of 32.
+  void (*pack_query)(const float *q, int64_t d, float scale, uint16_t *out);
+  /// n rows (a multiple of 16) of d elements. Values that are not finite are packed as 0 and their positions returned in the bits.
+  void (*pack_keys[CRN_CACHE_TYPES])(const void *const *rows, int n, int64_t d, uint16_t *out);
+  void (*pack_values[CRN_CACHE_TYPES])(const void *const *rows, int n, int64_t d, uint16_t *out, uint64_t *strange);
+  /// scores[i * 128 + c] for 32 items and columns [from, to), multiples of 32; d is a multiple of 32.
+  void (*score)(const uint16_t *q, int64_t d, const uint16_t *keys, int from, int to, float *scores);
+  /// scores[c] += mask[c] / ln 2 for c in [from, to), multiples of 32.
+  void (*add_mask)(float *scores, const float *mask, int from, int to);
+  /// Scores to weights, as bf16, for n items; columns outside [from, to) are not touched. live: two words an item; NULL = all.
+  void (*soften)(float *scores, uint16_t *weights, const uint64_t *live, int n, int from, int to, crn_bf16_state *states, float *sums,
+                 int64_t ld_sums);
+  /// sums[i][d] += weights[i][c] * value[c][d] for 32 items, d a multiple of 32 and also the distance of sums.
+  void (*add)(const uint16_t *weights, const uint16_t *values, int from, int to, int64_t d, float *sums);
+  void (*finish)(const crn_bf16_state *state, const float *sums, const float *sink, int64_t d, float *out);
+} crn_bf16_parts;
+
+extern const crn_bf16_parts crn_bf16_parts__avx512bf16, crn_bf16_parts__amx;
+
+/// Loops of avx512bf16 that amx shares.
+#define CRN_BF16_SHARED(type)                                                               \
+  void crn_bf16_pack_keys_##type(const void *const *rows, int n, int64_t d, uint16_t *out); \
+  void crn_bf16_pack_values_##type(const void *const *rows, int n, int64_t d, uint16_t *out, uint64_t *strange);
+CRN_BF16_SHARED(f32)
+CRN_BF16_SHARED(f16)
+CRN_BF16_SHARED(bf16)
+#undef CRN_BF16_SHARED
+void crn_bf16_pack_query(const float *q, int64_t d, float scale, uint16_t *out);
+void crn_bf16_add_mask(float *scores, const float *mask, int from, int to);
+void crn_bf16_soften(float *scores, uint16_t *weights, const uint64_t *live, int n, int from, int to, crn_bf16_state *states, float *sums,
+                     int64_t ld_sums);
+void crn_bf16_finish(const crn_bf16_state *state, const float *sums, const float *sink, int64_t d, float *out);
+
+void crn_attention_plan_bf16(const crn_attention_kernel *kernel, const crn_attention *a, int n_workers, crn_attention_plan *out);
+void crn_attention_run_bf16(const crn_attention_kernel *kernel, const crn_attention *a, const crn_attention_plan *plan, int64_t job,
+                            void *scratch, void *shared);
+void crn_attention_merge_bf16(const crn_attention_kernel *kernel, const crn_attention *a, const crn_attention_plan *plan, int64_t job,
+                              void *scratch, void *shared);
+
+#endif

@@ -1,0 +1,399 @@
+// Exact attention: blocks of 64 absolute positions through the parts of an instruction set. Both drivers walk the same blocks with
+// the same parts and merge the same ranges in the same order, which makes their bits equal.
+#include "backend/cpu/kernels/attention/exact.h"
+
+#include "backend/cpu/kernels/attention/items.h"
+#include "backend/cpu/kernels/attention/parts.h"
+#include "tensor/half.h"
+
+enum { BLOCK = CRN_ATTENTION_BLOCK, SPAN = CRN_ATTENTION_SPAN, HEAD = CRN_ATTENTION_HEAD, MANY_ITEMS = 64, TOGETHER = 4 };
+
+// One job: items that share a head of keys, and the buffers for a block of positions.
+typedef struct work {
+  const crn_attention *a;
+  const crn_attention_parts *parts;
+  int64_t kv_head, n_sums, ld_q, ld_state;
+  int64_t high;  ///< behind the last position any item sees
+  int n_items;
+  bool no_range;  ///< rounded, and the item's range is empty
+  bool rounded;   ///< the item has everything masked: scores get the mask's values and the roundings of the body
+  crn_attention_item *items;
+  uint64_t *live;  ///< bit c: the item sees position c of the block
+  float *q, *scores, *masks;
+  float *k, *v;  ///< a block as f32; NULL when items read the caches themselves
+  float *states;
+  float *totals;
+} work;
+
+static int64_t padded(int64_t n) { return (n + 15) / 16 * 16; }
+
+// Hands out parts of a block of memory, or, with base NULL, only counts.
+static void *carve(char *base, size_t *at, size_t bytes) {
+  void *part = base ? base + *at : NULL;
+  *at += (bytes + 63) / 64 * 64;
+  return part;
+}
+
+// Lays the buffers of n items out in `scratch` and returns their size.
+static size_t lay_out(work *w, const crn_attention *a, int64_t n, bool many, void *scratch) {
+  size_t at = 0, count = (size_t)n;
+  w->a = a;
+  w->n_items = (int)n;
+  w->n_sums = padded(a->value_size);
+  w->ld_q = padded(a->key_size);
+  w->ld_state = HEAD + w->n_sums;
+  w->items = carve(scratch, &at, count * sizeof(crn_attention_item));
+  w->live = carve(scratch, &at, count * sizeof(uint64_t));
+  w->q = carve(scratch, &at, count * (size_t)w->ld_q * sizeof(float));
+  w->scores = carve(scratch, &at, count * BLOCK * sizeof(float));
+  w->masks = a->mask || !many ? carve(scratch, &at, count * BLOCK * sizeof(float)) : NULL;
+  w->totals = carve(scratch, &at, count * (size_t)w->ld_state * sizeof(float));
+  w->states = carve(scratch, &at, count * (size_t)w->ld_state * sizeof(float));
+  if (many) {
+    w->k = carve(scratch, &at, BLOCK * (size_t)w->ld_q * sizeof(float));
+    w->v = carve(scratch, &at, BLOCK * (size_t)w->n_sums * sizeof(float));
+  }
+  return at;
+}
+
+static void start_item(work *w, int i, int64_t row, int64_t head) {
+  const crn_attention *a = w->a;
+  w->items[i] = crn_attention_item_of(a, row, head);
+  const float *q = a->q + row * a->q_row_stride + head * a->q_head_stride;
+  float *target = w->q + i * w->ld_q;
+  for (int64_t d = 0; d < a->key_size; d++) target[d] = q[d] * a->scale;
+  for (int64_t d = a->key_size; d < w->ld_q; d++) target[d] = 0;
+}
+
+static void reset_states(const work *w, float *states) {
+  for (int i = 0; i < w->n_items; i++) {
+    float *state = states + i * w->ld_state;
+    for (int64_t d = 0; d < w->ld_state; d++) state[d] = 0;
+    state[CRN_STATE_TOP] = -__builtin_inff();
+  }
+}
+
+// --- masks ----------------------------------------------------------------------------------------------------------------
+
+// Which positions of the block at `first` item i sees; what the mask adds, if anything, is left in w->masks.
+static uint64_t look(work *w, int i, int64_t first) {
+  const crn_attention_item *it = &w->items[i];
+  float *mask = w->masks + i * BLOCK;
+  if (w->rounded) {
+    for (int c = 0; c < BLOCK; c++) mask[c] = CRN_ATTENTION_EXCLUDED;
+    // A row whose range is empty has nothing to do with the mask.
+    if (w->a->mask && !w->no_range) crn_attention_block_values(w->a, w->parts, it, first, mask);
+    return crn_attention_block_range(it, first);
+  }
+  bool shared = i > 0 && w->a->mask_head_stride == 0 && it->row == it[-1].row;
+  uint64_t bits = shared ? w->live[i - 1] : crn_attention_block_alive(w->a, w->parts, it, first);
+  if (!bits || !w->a->mask || w->a->mask_type == CRN_MASK_BOOL) return bits;
+  if (shared) {
+    for (int c = 0; c < BLOCK; c++) mask[c] = mask[c - BLOCK];
+  } else {
+    crn_attention_block_values(w->a, w->parts, it, first, mask);
+  }
+  return bits;
+}
+
+static float round_to(int type, float x) {
+  if (type == CRN_CACHE_F16) return crn_f16_to_f32(crn_f16_from_f32(x));
+  return type == CRN_CACHE_BF16 ? crn_bf16_to_f32(crn_bf16_from_f32(x)) : x;
+}
+
+static void add_masks(const work *w) {
+  int type = w->a->value_type;
+  for (int i = 0; i < w->n_items; i++) {
+    float *scores = w->scores + i * BLOCK;
+    const float *mask = w->masks + i * BLOCK;
+    uint64_t live = w->live[i];
+    if (w->rounded) {
+      for (int c = 0; c < BLOCK; c++) {
+        if (live >> c & 1) scores[c] = round_to(type, round_to(type, scores[c]) + round_to(type, mask[c]));
+      }
+    } else if (w->a->mask_type != CRN_MASK_BOOL && live) {
+      // What lies outside the live positions is overwritten later.
+      for (int c = __builtin_ctzll(live); c < BLOCK - __builtin_clzll(live); c++) scores[c] += mask[c];
+    }
+  }
+}
+
+// --- blocks ---------------------------------------------------------------------------------------------------------------
+
+// Where the rows of the next block lie that correspond to those at `position`, or NULL: items that stream the caches ask for them
+// a block ahead, which hides the memory behind the arithmetic.
+static const void *next_rows(const work *w, const crn_cache_view *view, int64_t position) {
+  bool known = !w->k && view->page_shift >= 6 && position + 2 * BLOCK <= w->high;
+  return known ? crn_cache_at(view, w->kv_head, position + BLOCK) : NULL;
+}
+
+static void score_block(const work *w, int64_t first, int from, int to) {
+  const crn_attention *a = w->a;
+  const crn_cache_view *k = &a->k;
+  bool wide = w->k && k->type != CRN_CACHE_F32;
+  for (int c = from; c < to;) {
+    int n = (int)crn_cache_run(k, first + c, to - c);
+    const void *keys = crn_cache_at(k, w->kv_head, first + c);
+    if (wide) {
+      w->parts->widen[k->type](keys, k->position_stride, n, a->key_size, w->k + c * w->ld_q);
+    } else {
+      const void *ahead = next_rows(w, k, first + c);
+      w->parts->score[k->type](w->q, w->ld_q, w->n_items, keys, k->position_stride, n, a->key_size, ahead, w->scores + c);
+    }
+    c += n;
+  }
+  if (wide) {
+    const float *keys = w->k + from * w->ld_q;
+    w->parts->score[CRN_CACHE_F32](w->q, w->ld_q, w->n_items, keys, w->ld_q, to - from, w->ld_q, NULL, w->scores + from);
+  }
+}
+
+static void widen_values(const work *w, int64_t first, int from, int to) {
+  const crn_cache_view *v = &w->a->v;
+  for (int c = from; c < to;) {
+    int n = (int)crn_cache_run(v, first + c, to - c);
+    w->parts->widen[v->type](crn_cache_at(v, w->kv_head, first + c), v->position_stride, n, w->a->value_size, w->v + c * w->n_sums);
+    c += n;
+  }
+}
+
+// Adds the values of positions [from, to) of the block to the sums of n items.
+static void add_values(const work *w, int64_t first, int i, int n_items, int from, int to) {
+  const crn_cache_view *v = &w->a->v;
+  float *sums = w->states + i * w->ld_state + HEAD;
+  const float *weights = w->scores + i * BLOCK;
+  if (w->v && v->type != CRN_CACHE_F32) {
+    if (from >= to) return;
+    const float *values = w->v + from * w->n_sums;
+    w->parts->add[CRN_CACHE_F32](weights + from, n_items, values, w->n_sums, to - from, w->n_sums, NULL, sums, w->ld_state);
+    return;
+  }
+  for (int c = from; c < to;) {
+    int n = (int)crn_cache_run(v, first + c, to - c);
+    const void *values = crn_cache_at(v, w->kv_head, first + c);
+    const void *ahead = i == 0 ? next_rows(w, v, first + c) : NULL;
+    w->parts->add[v->type](weights + c, n_items, values, v->position_stride, n, w->a->value_size, ahead, sums, w->ld_state);
+    c += n;
+  }
+}
+
+// An item that sees its positions in pieces: one piece after the other.
+static void add_pieces(const work *w, int64_t first, int i) {
+  uint64_t live = w->live[i];
+  for (int c = 0; c < BLOCK && live >> c;) {
+    c += __builtin_ctzll(live >> c);
+    int to = c;
+    while (to < BLOCK && live >> to & 1) to++;
+    add_values(w, first, i, 1, c, to);
+    c = to;
+  }
+}
+
+// Items that see one piece each share the part all of them see.
+static void add_shared(const work *w, int64_t first, int i, int n) {
+  int low = 0, high = BLOCK;
+  bool whole = true;
+  for (int j = i; j < i + n; j++) {
+    uint64_t live = w->live[j];
+    int from = live ? __builtin_ctzll(live) : BLOCK, to = live ? BLOCK - __builtin_clzll(live) : 0;
+    whole = whole && live == crn_attention_bits(from, to);
+    if (from > low) low = from;
+    if (to < high) high = to;
+  }
+  if (!whole || low >= high) {
+    for (int j = i; j < i + n; j++) add_pieces(w, first, j);
+    return;
+  }
+  for (int j = i; j < i + n; j++) add_values(w, first, j, 1, __builtin_ctzll(w->live[j]), low);
+  add_values(w, first, i, n, low, high);
+  for (int j = i; j < i + n; j++) add_values(w, first, j, 1, high, BLOCK - __builtin_clzll(w->live[j]));
+}
+
+// One block of positions for all items. A block nobody sees is not touched.
+static void take_block(work *w, int64_t first) {
+  uint64_t any = 0, all = ~(uint64_t)0;
+  for (int i = 0; i < w->n_items; i++) {
+    w->live[i] = look(w, i, first);
+    any |= w->live[i];
+    all &= w->live[i];
+  }
+  if (!any) return;
+  int from = __builtin_ctzll(any), to = BLOCK - __builtin_clzll(any);
+  score_block(w, first, from, to);
+  if (w->a->mask || w->rounded) add_masks(w);
+  w->parts->soften(w->scores, w->live, w->n_items, w->states, w->ld_state, w->n_sums);
+  if (w->v && w->a->v.type != CRN_CACHE_F32) widen_values(w, first, from, to);
+  if (any == all && any == crn_attention_bits(from, to)) {
+    add_values(w, first, 0, w->n_items, from, to);
+    return;
+  }
+  for (int i = 0; i < w->n_items; i += TOGETHER) add_shared(w, first, i, w->n_items - i < TOGETHER ? w->n_items - i : TOGETHER);
+}
+
+static void take_span(work *w, int64_t span) {
+  reset_states(w, w->states);
+  int64_t low = w->a->positions;
+  w->high = 0;
+  for (int i = 0; i < w->n_items; i++) {
+    const crn_attention_item *it = &w->items[i];
+    if (it->low < it->high && it->low < low) low = it->low;
+    if (it->high > w->high) w->high = it->high;
+  }
+  int64_t from = span * SPAN, to = from + SPAN < w->high ? from + SPAN : w->high;
+  if (low > from) from = low / BLOCK * BLOCK;
+  for (int64_t first = from; first < to; first += BLOCK) take_block(w, first);
+}
+
+// An item that saw nothing: all of its range counts, or all positions.
+static void take_masked(const work *w, int i, float *total) {
+  work m = *w;
+  crn_attention_item it = crn_attention_item_whole(w->a, w->items[i].row, w->items[i].head);
+  m.no_range = it.low >= it.high;
+  if (m.no_range) it.low = 0, it.high = w->a->positions;
+  float mask[BLOCK];
+  m.items = &it;
+  m.q = w->q + i * w->ld_q;
+  m.masks = mask;
+  m.n_items = 1;
+  m.rounded = true;
+  reset_states(&m, total);
+  for (int64_t span = it.low / SPAN; span * SPAN < it.high; span++) {
+    take_span(&m, span);
+    m.parts->merge(total, m.states, m.n_sums);
+  }
+}
+
+static void merge_states(const work *w) {
+  for (int i = 0; i < w->n_items; i++) w->parts->merge(w->totals + i * w->ld_state, w->states + i * w->ld_state, w->n_sums);
+}
+
+static void finish_items(const work *w) {
+  const crn_attention *a = w->a;
+  for (int i = 0; i < w->n_items; i++) {
+    const crn_attention_item *it = &w->items[i];
+    float *total = w->totals + i * w->ld_state;
+    if (total[CRN_STATE_SEEN] == 0) take_masked(w, i, total);
+    const float *sink = a->sinks ? a->sinks + it->head : NULL;
+    w->parts->finish(total, sink, a->value_size, a->out + it->row * a->out_row_stride + it->head * a->out_head_stride);
+  }
+}
+
+size_t crn_attention_masked_bytes(const crn_attention *a) {
+  work w;
+  return lay_out(&w, a, 1, false, NULL);
+}
+
+void crn_attention_masked_row(const crn_attention_parts *parts, const crn_attention *a, int64_t row, int64_t head, void *scratch) {
+  work w = {.parts = parts, .kv_head = head / (a->heads / a->kv_heads)};
+  lay_out(&w, a, 1, false, scratch);
+  start_item(&w, 0, row, head);
+  reset_states(&w, w.totals);
+  finish_items(&w);
+}
+
+// --- few rows: jobs are heads of keys × runs of ranges of positions ---------------------------------------------------------------
+
+void crn_attention_plan_few(const crn_attention_kernel *kernel, const crn_attention *a, int n_workers, crn_attention_plan *out) {
+  (void)kernel;
+  work w;
+  int64_t items = a->rows * (a->heads / a->kv_heads);
+  int64_t low, high;
+  crn_attention_rows_range(a, 0, a->rows - 1, &low, &high);
+  *out = (crn_attention_plan){.first_span = low / SPAN};
+  out->worker_bytes = lay_out(&w, a, items, false, NULL);
+  out->n_spans = (high + SPAN - 1) / SPAN - out->first_span;
+  if (out->n_spans < 1) out->n_spans = 1;
+  // Four jobs a worker even out their speeds; where heads alone are as many, nothing has to be merged.
+  int64_t runs = (4 * (int64_t)n_workers + a->kv_heads - 1) / a->kv_heads;
+  out->job_spans = (out->n_spans + runs - 1) / runs;
+  int64_t runs_made = (out->n_spans + out->job_spans - 1) / out->job_spans;
+  out->jobs = a->kv_heads * runs_made;
+  if (runs_made == 1) return;
+  out->merge_jobs = a->kv_heads * items;
+  out->shared_bytes = (size_t)(a->kv_heads * items * out->n_spans * w.ld_state) * sizeof(float);
+}
+
+static void start_few(work *w, const crn_attention_kernel *kernel, const crn_attention *a, int64_t kv_head, void *scratch) {
+  int64_t group = a->heads / a->kv_heads;
+  *w = (work){.parts = kernel->parts, .kv_head = kv_head};
+  lay_out(w, a, a->rows * group, false, scratch);
+}
+
+// All ranges of a head, merged as they come.
+static void run_whole(work *w, const crn_attention_plan *plan) {
+  reset_states(w, w->totals);
+  for (int64_t span = 0; span < plan->n_spans; span++) {
+    take_span(w, plan->first_span + span);
+    merge_states(w);
+  }
+  finish_items(w);
+}
+
+void crn_attention_run_few(const crn_attention_kernel *kernel, const crn_attention *a, const crn_attention_plan *plan, int64_t job,
+                           void *scratch, void *shared) {
+  work w;
+  int64_t kv_head = job % a->kv_heads, group = a->heads / a->kv_heads, first = job / a->kv_heads * plan->job_spans;
+  start_few(&w, kernel, a, kv_head, scratch);
+  for (int i = 0; i < w.n_items; i++) start_item(&w, i, i / group, kv_head * group + i % group);
+  if (plan->merge_jobs == 0) {
+    run_whole(&w, plan);
+    return;
+  }
+  for (int64_t span = first; span < first + plan->job_spans && span < plan->n_spans; span++) {
+    w.states = (float *)shared + (kv_head * plan->n_spans + span) * w.n_items * w.ld_state;
+    take_span(&w, plan->first_span + span);
+  }
+}
+
+void crn_attention_merge_few(const crn_attention_kernel *kernel, const crn_attention *a, const crn_attention_plan *plan, int64_t job,
+                             void *scratch, void *shared) {
+  work w;
+  int64_t group = a->heads / a->kv_heads, items = a->rows * group, kv_head = job / items;
+  int i = (int)(job % items);
+  start_few(&w, kernel, a, kv_head, scratch);
+  w.n_items = 1;
+  reset_states(&w, w.totals);
+  for (int64_t span = 0; span < plan->n_spans; span++) {
+    w.parts->merge(w.totals, (float *)shared + ((kv_head * plan->n_spans + span) * items + i) * w.ld_state, w.n_sums);
+  }
+  start_item(&w, 0, i / group, kv_head * group + i % group);
+  finish_items(&w);
+}
+
+// --- many rows: jobs are heads of keys × blocks of rows ------------------------------------------------------------------------
+
+void crn_attention_plan_many(const crn_attention_kernel *kernel, const crn_attention *a, int n_workers, crn_attention_plan *out) {
+  (void)kernel;
+  work w;
+  int64_t group = a->heads / a->kv_heads, block = MANY_ITEMS / group > 0 ? MANY_ITEMS / group : 1;
+  // Smaller blocks where workers would stay idle: they widen keys and values more often.
+  while (block > 8 && a->kv_heads * ((a->rows + block - 1) / block) < 2 * (int64_t)n_workers) block /= 2;
+  *out = (crn_attention_plan){.block_rows = block};
+  out->jobs = a->kv_heads * ((a->rows + block - 1) / block);
+  out->worker_bytes = lay_out(&w, a, block * group, true, NULL);
+}
+
+void crn_attention_run_many(const crn_attention_kernel *kernel, const crn_attention *a, const crn_attention_plan *plan, int64_t job,
+                            void *scratch, void *shared) {
+  (void)shared;
+  // Blocks of a head follow each other, for its keys and values stay in the cache. The last rows see most under a causal range:
+  // they go first, so that no worker is left with a long job at the end.
+  int64_t blocks = (a->rows + plan->block_rows - 1) / plan->block_rows, row = (blocks - 1 - job % blocks) * plan->block_rows;
+  work w = {.parts = kernel->parts, .kv_head = job / blocks};
+  int64_t group = a->heads / a->kv_heads, rows = a->rows - row < plan->block_rows ? a->rows - row : plan->block_rows;
+  lay_out(&w, a, rows * group, true, scratch);
+  int64_t low, high;
+  crn_attention_rows_range(a, row, row + rows - 1, &low, &high);
+  for (int i = 0; i < w.n_items; i++) start_item(&w, i, row + i / group, w.kv_head * group + i % group);
+  reset_states(&w, w.totals);
+  for (int64_t span = low / SPAN; span * SPAN < high; span++) {
+    take_span(&w, span);
+    merge_states(&w);
+  }
+  finish_items(&w);
+}
+
+void crn_attention_merge_many(const crn_attention_kernel *kernel, const crn_attention *a, const crn_attention_plan *plan, int64_t job,
+                              void *scratch, void *shared) {
+  (void)kernel, (void)a, (void)plan, (void)job, (void)scratch, (void)shared;
+}

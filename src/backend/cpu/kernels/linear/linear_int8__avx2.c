@@ -1,0 +1,3 @@
+#define ISA avx2
+#define HAS_DOT 0
+#include "backend/cpu/kernels/linear/linear_int8_avx2.h"

@@ -1,0 +1,75 @@
+#include "backend/cpu/kernels/linear/linear_table.h"
+
+#include "backend/cpu/kernels/linear/linear.h"
+#include "backend/cpu/kernels/linear/linear_layout.h"
+#include "base/cpu.h"
+
+// Which of these functions the table names depends on the architecture.
+#define SCRATCH __attribute__((unused)) static size_t
+
+// --- scratch --------------------------------------------------------------------------------------------------------------
+
+SCRATCH scratch_none(int64_t k) {
+  (void)k;
+  return 64;
+}
+
+// One block of one tile as f32.
+SCRATCH scratch_block(int64_t k) {
+  (void)k;
+  return LINEAR_BLOCK * LINEAR_LANES * sizeof(float);
+}
+
+// A block of INT8 rows: quants, and per group a scale, a correction and a share of the minimum.
+SCRATCH scratch_int8(int64_t k) {
+  size_t inputs = (size_t)LINEAR_BLOCKS(k) * LINEAR_BLOCK;
+  return LINEAR_INTERLEAVED * (inputs + inputs / CRN_LINEAR_GROUP * 12) + 64;
+}
+
+// A block of BF16 rows: values, and per group a sum; every part of the block begins at a cache line.
+SCRATCH scratch_pairs(int64_t k) {
+  size_t inputs = (size_t)LINEAR_BLOCKS(k) * LINEAR_BLOCK;
+  return LINEAR_INTERLEAVED * (inputs * sizeof(uint16_t) + inputs / CRN_LINEAR_GROUP * sizeof(float) + 64);
+}
+
+// Pairs of tiles as bf16.
+SCRATCH scratch_bf16(int64_t k) {
+  return (size_t)LINEAR_PANELS(k) * 2 * LINEAR_LANES * sizeof(uint16_t) * (size_t)LINEAR_BLOCKS(k) * LINEAR_BLOCK;
+}
+
+// A pair of tiles as f32.
+SCRATCH scratch_f32(int64_t k) { return (size_t)2 * LINEAR_LANES * sizeof(float) * (size_t)LINEAR_BLOCKS(k) * LINEAR_BLOCK; }
+
+// --- the table ------------------------------------------------------------------------------------------------------------
+
+static const crn_linear_kernel g_kernels[] = {
+#define LINEAR(format, mode, rows, least, lhs, rhs, tile, isa, bits, prepare, scratch) \
+  {"crn_linear_" #lhs "_" #rhs "_f32_" #tile "__" #isa,                                \
+   #isa,                                                                               \
+   CRN_LINEAR_##format,                                                                \
+   CRN_LINEAR_##mode,                                                                  \
+   CRN_LINEAR_##rows,                                                                  \
+   bits,                                                                               \
+   least,                                                                              \
+   (bits) != 0,                                                                        \
+   crn_linear_prepare_##prepare,                                                       \
+   crn_linear_##lhs##_##rhs##_f32_##tile##__##isa,                                     \
+   scratch_##scratch},
+#include "backend/cpu/kernels/linear/linear.def"
+#undef LINEAR
+};
+
+const crn_linear_kernel *crn_linear_list(int *out_n) {
+  *out_n = (int)(sizeof g_kernels / sizeof *g_kernels);
+  return g_kernels;
+}
+
+const crn_linear_kernel *crn_linear_select(crn_linear_format format, crn_linear_mode mode, int64_t n_rows) {
+  uint64_t bits = crn_cpu_bits();
+  const crn_linear_kernel *kernel = g_kernels;
+  // The scalar rows at the end of each format and mode need nothing and serve one row, so the search always ends.
+  while (kernel->format != format || kernel->mode != mode || (kernel->cpu_bits & ~bits) || (n_rows > 1 ? n_rows : 1) < kernel->min_rows) {
+    kernel++;
+  }
+  return kernel;
+}

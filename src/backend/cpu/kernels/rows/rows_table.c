@@ -1,0 +1,20 @@
+#include "backend/cpu/kernels/rows/rows.h"
+#include "base/cpu.h"
+
+static const crn_rows_kernels g_sets[] = {
+#define ROWS(isa, bit) {#isa, bit, crn_rows_silu__##isa, crn_rows_sum_squares__##isa, crn_rows_rotate__##isa, crn_rows_residual__##isa},
+#include "backend/cpu/kernels/rows/rows.def"
+#undef ROWS
+};
+
+const crn_rows_kernels *crn_rows_list(int *out_n) {
+  *out_n = (int)(sizeof g_sets / sizeof *g_sets);
+  return g_sets;
+}
+
+const crn_rows_kernels *crn_rows_select(void) {
+  uint64_t bits = crn_cpu_bits();
+  const crn_rows_kernels *set = g_sets;
+  while (set->isa & ~bits) set++;
+  return set;
+}

@@ -1,0 +1,73 @@
+// The row kernels as plain loops. Each ISA file includes this with its own ROWS_NAME and flags, and the compiler makes vectors of them:
+// lanes are written as arrays whose length fits every register width, so that all sets add in the same order.
+#include <stdint.h>
+#include <string.h>
+
+#include "backend/cpu/kernels/rows/rows.h"
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("O3")
+#endif
+
+enum { LANES = 32 };
+
+static inline float exp_of(float x) {
+  // The comparisons keep NaN: it fails both.
+  x = x > 88.3762626647949f ? 88.3762626647949f : x;
+  x = x < -87.3365447505531f ? -87.3365447505531f : x;
+  const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  float shifted = x * 1.44269504088896341f + magic, whole = shifted - magic;
+  float r = x - whole * 0.693359375f;
+  r = r - whole * -2.12194440e-4f;
+  float p = 1.9875691500e-4f;
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
+  int32_t bits;
+  memcpy(&bits, &shifted, sizeof bits);
+  bits = (int32_t)((uint32_t)(bits - 0x4B400000 + 127) << 23);
+  float power;
+  memcpy(&power, &bits, sizeof power);
+  return p * power;
+}
+
+void ROWS_NAME(silu)(const float *x, float *y, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    float v = x[i];
+    y[i] = v / (1.0f + exp_of(-v));
+  }
+}
+
+float ROWS_NAME(sum_squares)(const float *x, int64_t n) {
+  float lanes[LANES] = {0};
+  int64_t i = 0;
+  for (; i + LANES <= n; i += LANES) {
+    for (int k = 0; k < LANES; k++) lanes[k] += x[i + k] * x[i + k];
+  }
+  for (int k = 0; i + k < n; k++) lanes[k] += x[i + k] * x[i + k];
+  for (int half = LANES / 2; half; half /= 2) {
+    for (int k = 0; k < half; k++) lanes[k] += lanes[k + half];
+  }
+  return lanes[0];
+}
+
+void ROWS_NAME(rotate)(const float *a, const float *b, const float *cosine, const float *sine, float *out_a, float *out_b, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    float x = a[i], y = b[i], c = cosine[i], s = sine[i];
+    out_a[i] = x * c - y * s;
+    out_b[i] = y * c + x * s;
+  }
+}
+
+void ROWS_NAME(residual)(const float *x, const int8_t *quants, const float *scales, float *out, int64_t n) {
+  enum { GROUP = 32 };
+  int64_t i = 0;
+  for (; i + GROUP <= n; i += GROUP) {
+    float scale = scales[i / GROUP];
+    for (int k = 0; k < GROUP; k++) out[i + k] = x[i + k] - (float)quants[i + k] * scale;
+  }
+  for (; i < n; i++) out[i] = x[i] - (float)quants[i] * scales[i / GROUP];
+}

@@ -1,0 +1,228 @@
+#include "execute/packed_cache.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "asset/asset.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "cairn/specialize.h"
+
+// Less than this is packed in no time. The version changes with the packed layout.
+static const uint64_t least_bytes = 8u << 20, default_limit = (uint64_t)32 << 30;
+#define LAYOUT_VERSION "1"
+#define EXTENSION ".packed"
+
+// --- places -------------------------------------------------------------------------------------------------------------------
+
+static cairn_status directory(crn_str *out) {
+  const char *own = getenv("CAIRN_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  if (own && *own) return crn_str_puts(out, own);
+  if (xdg && *xdg) return crn_path_join(out, xdg, "cairn");
+  if (home && *home) return crn_path_join(out, home, ".cache/cairn");
+  return CRN_FAIL(FAILED_PRECONDITION, "no place for the cache: none of CAIRN_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
+}
+
+static bool is_off(void) {
+  const char *text = getenv("CAIRN_CACHE");
+  return text && strcmp(text, "off") == 0;
+}
+
+static uint64_t limit(void) {
+  const char *text = getenv("CAIRN_CACHE_LIMIT");
+  char *end;
+  unsigned long long n = text && *text ? strtoull(text, &end, 10) : 0;
+  return text && *text && !*end ? n : default_limit;
+}
+
+static cairn_status make_identity(const cairn_model *m, crn_str *out) {
+  uint16_t one = 1;
+  return crn_str_printf(out, "%s\nlayout " LAYOUT_VERSION " %s\n", m->asset->hash, *(const char *)&one ? "little-endian" : "big-endian");
+}
+
+static cairn_status entry_path(const cairn_model *m, const char *folder, crn_str *out) {
+  crn_str name;
+  crn_str_initialize(&name, &m->context->allocator);
+  cairn_status status = crn_str_printf(&name, "%.32s-" LAYOUT_VERSION EXTENSION, m->asset->hash);
+  if (status == CAIRN_OK) status = crn_path_join(out, folder, name.data);
+  crn_str_deinitialize(&name);
+  return status;
+}
+
+// --- entries ------------------------------------------------------------------------------------------------------------------
+
+static bool has_suffix(const char *text, const char *suffix) {
+  size_t n = strlen(text), m = strlen(suffix);
+  return n > m && !strcmp(text + n - m, suffix);
+}
+
+// Beside each entry lies a text file with the path of its model.
+static void read_model(const char *path, char *out, size_t capacity) {
+  char name[PATH_MAX];
+  crn_str text;
+  *out = 0;
+  if ((size_t)snprintf(name, sizeof name, "%s.txt", path) >= sizeof name) return;
+  crn_str_initialize(&text, crn_default_allocator());
+  if (crn_file_read(name, capacity - 1, &text) == CAIRN_OK) {
+    memcpy(out, text.data, text.size);
+    out[text.size] = 0;
+  } else {
+    crn_error_clear();
+  }
+  crn_str_deinitialize(&text);
+}
+
+cairn_status cairn_cache_list(cairn_status (*visit)(void *user, const cairn_cache_entry *entry), void *user) {
+  crn_str folder;
+  crn_str_initialize(&folder, crn_default_allocator());
+  cairn_status status = directory(&folder);
+  DIR *dir = status == CAIRN_OK ? opendir(folder.data) : NULL;
+  for (struct dirent *e; dir && status == CAIRN_OK && (e = readdir(dir));) {
+    char path[PATH_MAX], model[PATH_MAX];
+    struct stat st;
+    if (!has_suffix(e->d_name, EXTENSION) || (size_t)snprintf(path, sizeof path, "%s/%s", folder.data, e->d_name) >= sizeof path) continue;
+    if (stat(path, &st) || !S_ISREG(st.st_mode)) continue;
+    read_model(path, model, sizeof model);
+    cairn_cache_entry entry = {path, model, (uint64_t)st.st_size, (int64_t)st.st_mtime};
+    status = visit(user, &entry);
+  }
+  if (dir) closedir(dir);
+  crn_str_deinitialize(&folder);
+  return status;
+}
+
+static bool remove_entry(const char *path) {
+  char text[PATH_MAX];
+  if ((size_t)snprintf(text, sizeof text, "%s.txt", path) < sizeof text) unlink(text);
+  return unlink(path) == 0;
+}
+
+typedef struct removed {
+  int64_t n;
+  uint64_t bytes;
+} removed;
+
+static cairn_status remove_one(void *user, const cairn_cache_entry *e) {
+  removed *r = user;
+  if (remove_entry(e->path)) {
+    r->n++;
+    r->bytes += e->bytes;
+  }
+  return CAIRN_OK;
+}
+
+cairn_status cairn_cache_clear(int64_t *out_n, uint64_t *out_bytes) {
+  removed r = {0};
+  cairn_status status = cairn_cache_list(remove_one, &r);
+  *out_n = r.n;
+  *out_bytes = r.bytes;
+  return status;
+}
+
+cairn_status cairn_cache_directory(char *out_path, size_t capacity, size_t *out_bytes) {
+  crn_str folder;
+  crn_str_initialize(&folder, crn_default_allocator());
+  cairn_status status = directory(&folder);
+  *out_bytes = folder.size;
+  if (status == CAIRN_OK) memcpy(out_path, folder.data, folder.size < capacity ? folder.size : capacity);
+  crn_str_deinitialize(&folder);
+  return status;
+}
+
+// --- eviction -----------------------------------------------------------------------------------------------------------------
+
+typedef struct oldest {
+  const char *kept;  ///< the entry just written stays
+  uint64_t total;
+  char path[PATH_MAX];
+  int64_t used;
+} oldest;
+
+static cairn_status look_at(void *user, const cairn_cache_entry *e) {
+  oldest *o = user;
+  o->total += e->bytes;
+  if (!strcmp(e->path, o->kept) || (*o->path && e->used >= o->used)) return CAIRN_OK;
+  snprintf(o->path, sizeof o->path, "%s", e->path);
+  o->used = e->used;
+  return CAIRN_OK;
+}
+
+static void evict(const char *kept) {
+  uint64_t most = limit();
+  for (;;) {
+    oldest o = {.kept = kept};
+    if (cairn_cache_list(look_at, &o) != CAIRN_OK || o.total <= most || !*o.path || !remove_entry(o.path)) return;
+  }
+}
+
+// --- models -------------------------------------------------------------------------------------------------------------------
+
+static bool is_usable(const cairn_model *m) { return m->asset && *m->asset->hash && !m->options.no_cache && !is_off(); }
+
+static cairn_status find_place(const cairn_model *m, crn_str *folder, crn_str *path, crn_str *identity) {
+  crn_str_initialize(folder, &m->context->allocator);
+  crn_str_initialize(path, &m->context->allocator);
+  crn_str_initialize(identity, &m->context->allocator);
+  CRN_TRY(directory(folder));
+  CRN_TRY(entry_path(m, folder->data, path));
+  return make_identity(m, identity);
+}
+
+static void release_place(crn_str *folder, crn_str *path, crn_str *identity) {
+  crn_str_deinitialize(folder);
+  crn_str_deinitialize(path);
+  crn_str_deinitialize(identity);
+}
+
+void crn_packed_cache_read(cairn_model *m) {
+  crn_str folder, path, identity;
+  if (!is_usable(m)) return;
+  cairn_status status = find_place(m, &folder, &path, &identity);
+  if (status == CAIRN_OK) status = crn_weight_cache_read(&m->weights, m->context->pool, path.data, identity.data);
+  if (status != CAIRN_OK) crn_error_clear();
+  release_place(&folder, &path, &identity);
+}
+
+static uint64_t new_bytes(crn_weight_store *s, bool mark) {
+  uint64_t bytes = 0;
+  pthread_mutex_lock(&s->lock);
+  for (crn_packed_weight *w = s->first; w; w = w->next) {
+    if (w->has_key && !w->is_cached) bytes += w->weights.bytes;
+    w->is_cached |= mark;
+  }
+  pthread_mutex_unlock(&s->lock);
+  return bytes;
+}
+
+static cairn_status write_entry(cairn_model *m, const crn_str *folder, const crn_str *path, const crn_str *identity) {
+  crn_str text;
+  CRN_TRY(crn_make_directories(folder->data));
+  CRN_TRY(crn_weight_cache_write(&m->weights, path->data, identity->data));
+  crn_str_initialize(&text, &m->context->allocator);
+  cairn_status status = crn_str_printf(&text, "%s.txt", path->data);
+  const char *model = cairn_asset_path(m->asset);
+  if (status == CAIRN_OK) status = crn_file_replace(text.data, model, strlen(model));
+  crn_str_deinitialize(&text);
+  return status;
+}
+
+void crn_packed_cache_write(cairn_model *m) {
+  crn_str folder, path, identity;
+  if (!is_usable(m) || new_bytes(&m->weights, false) < least_bytes) return;
+  cairn_status status = find_place(m, &folder, &path, &identity);
+  if (status == CAIRN_OK) status = write_entry(m, &folder, &path, &identity);
+  if (status == CAIRN_OK) {
+    new_bytes(&m->weights, true);
+    evict(path.data);
+  } else {
+    CRN_WARN(m->context, "packed weights are not kept for the next load: %s", cairn_last_error()->message);
+    crn_error_clear();
+  }
+  release_place(&folder, &path, &identity);
+}

@@ -1,0 +1,253 @@
+// Products with constant matrices become steps on packed weights, and lookups of rows in such matrices too. What is done to a
+// product right away is done in the same step:
+//
+//   a · W + bias                        the bias is a constant vector of one value an output
+//   h + a · W                           residual
+//   (a · W1) * silu(a · W2)             gate; W2 and W1 are packed tile by tile in turn
+//
+// Matrices are packed last, when it is known what goes together.
+#include "backend/cpu/fused/linear.h"
+
+#include "specialize/passes.h"
+
+/// A product with a constant matrix, by the index of its step.
+typedef struct candidate {
+  bool is_product;
+  bool is_taken;  ///< another step does its work
+  crn_weight_source source;
+  crn_fused_linear *fused;      ///< of steps that became linear
+  const crn_weight_source *up;  ///< of a gated step: the matrix beside its own (the gate)
+} candidate;
+
+typedef struct linear_pass {
+  crn_plan *plan;
+  const crn_specialization *options;
+  crn_plan_index index;
+  candidate *candidates;  ///< one a step
+  bool *is_dropped;
+} linear_pass;
+
+crn_linear_mode crn_linear_mode_of(cairn_precision precision) {
+  return precision == CAIRN_PRECISION_INT8   ? CRN_LINEAR_MODE_INT8
+         : precision == CAIRN_PRECISION_BF16 ? CRN_LINEAR_MODE_BF16
+                                             : CRN_LINEAR_EXACT;
+}
+
+// --- which products -----------------------------------------------------------------------------------------------------------
+
+static bool is_kernel(const crn_step *s, crn_op_id id) { return s->kind == CRN_STEP_KERNEL && !s->fused && s->id == id; }
+
+// The product must run over the whole left operand: nothing of the matrix but its two dimensions.
+static bool has_plain_shape(const crn_plan *p, const crn_step *s) {
+  const crn_type *x = p->slot_types[s->in[0]], *w = p->slot_types[s->in[1]], *out = p->slot_types[s->out[0]];
+  if (x->rank < 2 || w->rank < 2 || out->rank != x->rank) return false;
+  for (int d = 0; d < w->rank - 2; d++) {
+    if (w->dims[d] != 1) return false;
+  }
+  return x->dtype == w->dtype && out->dtype == x->dtype && (x->dtype == CAIRN_F16 || x->dtype == CAIRN_BF16 || x->dtype == CAIRN_F32);
+}
+
+bool crn_weight_is_precise_enough(const crn_specialization *options, const crn_weight_source *source) {
+  return options->precision != CAIRN_PRECISION_EXACT || !source->is_quantized || crn_weight_source_is_exact(source);
+}
+
+static void find_products(linear_pass *l) {
+  const crn_plan *p = l->plan;
+  for (uint32_t i = 0; i < p->n_steps; i++) {
+    const crn_step *s = &p->steps[i];
+    candidate *c = &l->candidates[i];
+    if (l->index.is_inner[i] || !(is_kernel(s, CRN_OP_broadcasting_batch_matmul) || is_kernel(s, CRN_OP_batch_matmul))) continue;
+    int rank = p->slot_types[s->in[1]]->rank;
+    c->is_product = has_plain_shape(p, s) && crn_weight_source_find(p, &l->index, s->in[1], (crn_matrix_axes){rank - 1, rank - 2, CRN_NO_AXIS}, &c->source) &&
+                    crn_weight_is_precise_enough(l->options, &c->source);
+  }
+}
+
+// The product that makes a slot nobody else reads; CRN_NO_STEP when it is none.
+static uint32_t own_product(const linear_pass *l, uint32_t slot) {
+  uint32_t i = l->index.made_by[slot];
+  if (i == CRN_NO_STEP || l->index.n_uses[slot] != 1) return CRN_NO_STEP;
+  return l->candidates[i].is_product && !l->candidates[i].is_taken ? i : CRN_NO_STEP;
+}
+
+// --- making steps -------------------------------------------------------------------------------------------------------------
+
+// Makes step `at` the linear step that does the work of product `from` (which may be itself).
+static cairn_status make_linear(linear_pass *l, uint32_t at, uint32_t from, crn_linear_epilogue epilogue, const char *name) {
+  crn_step *s = &l->plan->steps[at];
+  candidate *c = &l->candidates[at];
+  uint32_t x = l->plan->steps[from].in[0];
+  CRN_TRY(crn_arena_alloc(&l->plan->arena, sizeof *c->fused, &c->fused));
+  c->source = l->candidates[from].source;
+  *c->fused = (crn_fused_linear){.mode = crn_linear_mode_of(l->options->precision), .epilogue = epilogue, .n = c->source.n};
+  if (at != from) {
+    // What the product had already taken in comes along.
+    if (l->candidates[from].fused) c->fused->bias = l->candidates[from].fused->bias;
+    l->candidates[from].fused = NULL;
+    l->candidates[from].is_taken = l->is_dropped[from] = true;
+  }
+  s->kind = CRN_STEP_KERNEL;
+  s->name = name;
+  s->fused = c->fused;
+  s->in[0] = x;
+  s->n_in = 1;
+  s->infer = crn_infer_fused_linear;
+  s->kernel = crn_fused_linear_run;
+  s->view = NULL;
+  return CAIRN_OK;
+}
+
+// --- bias ---------------------------------------------------------------------------------------------------------------------
+
+static bool is_bias(const linear_pass *l, uint32_t slot, int64_t n, int out_rank) {
+  const crn_tensor *t = crn_constant_of(l->plan, slot);
+  if (!t || t->packed || t->rank < 1 || t->rank > out_rank || t->dims[t->rank - 1] != n || crn_tensor_count(t) != n) return false;
+  return t->dtype == CAIRN_F16 || t->dtype == CAIRN_BF16 || t->dtype == CAIRN_F32;
+}
+
+static cairn_status copy_bias(linear_pass *l, uint32_t slot, const float **out) {
+  const crn_tensor *t = crn_constant_of(l->plan, slot);
+  int64_t n = t->dims[t->rank - 1];
+  float *values;
+  CRN_TRY(crn_arena_array(&l->plan->arena, (size_t)n, sizeof *values, &values));
+  for (int64_t i = 0; i < n; i++) values[i] = (float)crn_load_f64(t->dtype, crn_tensor_at(t, i * t->strides[t->rank - 1]));
+  *out = values;
+  return CAIRN_OK;
+}
+
+static cairn_status fuse_bias(linear_pass *l, uint32_t at) {
+  const crn_step *s = &l->plan->steps[at];
+  for (int side = 0; side < 2; side++) {
+    uint32_t from = own_product(l, s->in[side]), other = s->in[1 - side];
+    if (from == CRN_NO_STEP || l->candidates[from].fused) continue;
+    if (!is_bias(l, other, l->candidates[from].source.n, l->plan->slot_types[s->out[0]]->rank)) continue;
+    const float *bias;
+    CRN_TRY(copy_bias(l, other, &bias));
+    CRN_TRY(make_linear(l, at, from, CRN_LINEAR_PLAIN, "linear+bias"));
+    l->candidates[at].fused->bias = bias;
+    l->candidates[at].is_product = true;  // a residual may follow
+    return CAIRN_OK;
+  }
+  return CAIRN_OK;
+}
+
+// --- gate ---------------------------------------------------------------------------------------------------------------------
+
+static bool may_pair(const linear_pass *l, uint32_t gate, uint32_t up) {
+  const crn_weight_source *a = &l->candidates[gate].source, *b = &l->candidates[up].source;
+  if (l->plan->steps[gate].in[0] != l->plan->steps[up].in[0] || l->candidates[gate].fused || l->candidates[up].fused) return false;
+  return a->n == b->n && a->k == b->k && crn_weight_sources_match(a, b);
+}
+
+static cairn_status fuse_gate(linear_pass *l, uint32_t at) {
+  const crn_step *s = &l->plan->steps[at];
+  for (int side = 0; side < 2; side++) {
+    uint32_t activation = l->index.made_by[s->in[side]], up = own_product(l, s->in[1 - side]);
+    if (activation == CRN_NO_STEP || up == CRN_NO_STEP || l->index.n_uses[s->in[side]] != 1) continue;
+    const crn_step *silu = &l->plan->steps[activation];
+    if (!is_kernel(silu, CRN_OP_silu)) continue;
+    uint32_t gate = own_product(l, silu->in[0]);
+    if (gate == CRN_NO_STEP || gate == up || !may_pair(l, gate, up)) continue;
+    l->candidates[up].is_taken = l->is_dropped[up] = l->is_dropped[activation] = true;
+    CRN_TRY(make_linear(l, at, gate, CRN_LINEAR_GATED, "linear+gate"));
+    l->candidates[at].up = &l->candidates[up].source;
+    return CAIRN_OK;
+  }
+  return CAIRN_OK;
+}
+
+// --- residual -----------------------------------------------------------------------------------------------------------------
+
+static cairn_status fuse_residual(linear_pass *l, uint32_t at) {
+  const crn_step *s = &l->plan->steps[at];
+  for (int side = 0; side < 2; side++) {
+    uint32_t from = own_product(l, s->in[side]), other = s->in[1 - side];
+    if (from == CRN_NO_STEP || s->in[0] == s->in[1]) continue;
+    const crn_type *sum = l->plan->slot_types[s->out[0]], *more = l->plan->slot_types[other];
+    if (more->rank < 1 || sum->dtype != more->dtype || more->dims[more->rank - 1] != l->candidates[from].source.n) continue;
+    bool has_bias = l->candidates[from].fused && l->candidates[from].fused->bias;
+    CRN_TRY(make_linear(l, at, from, CRN_LINEAR_ADD, has_bias ? "linear+bias+add" : "linear+add"));
+    l->plan->steps[at].in[1] = other;
+    l->plan->steps[at].n_in = 2;
+    return CAIRN_OK;
+  }
+  return CAIRN_OK;
+}
+
+// --- lookups ------------------------------------------------------------------------------------------------------------------
+
+// Rows of a quantised matrix, picked by a list of single indices. A dense one is as well read where it lies.
+static cairn_status fuse_lookup(linear_pass *l, uint32_t at) {
+  crn_plan *p = l->plan;
+  crn_step *s = &p->steps[at];
+  crn_weight_source source;
+  const crn_type *table = p->slot_types[s->in[0]], *index = p->slot_types[s->in[1]], *out = p->slot_types[s->out[0]];
+  if (table->rank != 2 || index->rank < 1 || index->dims[index->rank - 1] != 1 || out->rank != index->rank) return CAIRN_OK;
+  if (!crn_weight_source_find(p, &l->index, s->in[0], (crn_matrix_axes){0, 1, CRN_NO_AXIS}, &source) || !source.is_quantized || !crn_weight_is_precise_enough(l->options, &source)) return CAIRN_OK;
+  crn_fused_lookup *f;
+  CRN_TRY(crn_arena_alloc(&p->arena, sizeof *f, &f));
+  CRN_TRY(crn_weight_store_pack(l->options->store, p->context->pool, &source, 1, false, &f->weights));
+  s->name = "lookup";
+  s->fused = f;
+  s->in[0] = s->in[1];
+  s->n_in = 1;
+  s->infer = crn_infer_fused_lookup;
+  s->kernel = crn_fused_lookup_run;
+  s->view = NULL;
+  return CAIRN_OK;
+}
+
+// --- the pass -----------------------------------------------------------------------------------------------------------------
+
+typedef cairn_status (*fuse_fn)(linear_pass *l, uint32_t at);
+
+static cairn_status for_each(linear_pass *l, crn_op_id id, fuse_fn fuse) {
+  for (uint32_t i = 0; i < l->plan->n_steps; i++) {
+    if (!l->index.is_inner[i] && is_kernel(&l->plan->steps[i], id)) CRN_TRY(fuse(l, i));
+  }
+  return CAIRN_OK;
+}
+
+static cairn_status fuse_alone(linear_pass *l) {
+  for (uint32_t i = 0; i < l->plan->n_steps; i++) {
+    const candidate *c = &l->candidates[i];
+    if (c->is_product && !c->is_taken && !c->fused) CRN_TRY(make_linear(l, i, i, CRN_LINEAR_PLAIN, "linear"));
+  }
+  return CAIRN_OK;
+}
+
+static cairn_status pack_all(linear_pass *l) {
+  for (uint32_t i = 0; i < l->plan->n_steps; i++) {
+    const candidate *c = &l->candidates[i];
+    if (!c->fused) continue;
+    crn_weight_source sources[2] = {c->source};
+    if (c->up) sources[1] = *c->up;
+    CRN_TRY(crn_weight_store_pack(l->options->store, l->plan->context->pool, sources, c->up ? 2 : 1, c->up != NULL, &c->fused->weights));
+  }
+  return CAIRN_OK;
+}
+
+static cairn_status run_pass(linear_pass *l) {
+  find_products(l);
+  CRN_TRY(for_each(l, CRN_OP_gather_nd, fuse_lookup));
+  CRN_TRY(for_each(l, CRN_OP_broadcasting_add, fuse_bias));
+  CRN_TRY(for_each(l, CRN_OP_broadcasting_mul, fuse_gate));
+  CRN_TRY(for_each(l, CRN_OP_broadcasting_add, fuse_residual));
+  CRN_TRY(fuse_alone(l));
+  CRN_TRY(pack_all(l));
+  return crn_plan_drop(l->plan, l->is_dropped);
+}
+
+cairn_status crn_pass_linear(crn_plan *p, const crn_specialization *options) {
+  const cairn_allocator *a = &p->context->allocator;
+  linear_pass l = {.plan = p, .options = options};
+  uint32_t n = p->n_steps;
+  CRN_TRY(crn_plan_index_create(p, &l.index));
+  cairn_status status = crn_alloc_array(a, n, sizeof *l.candidates, &l.candidates);
+  if (status == CAIRN_OK) status = crn_alloc_array(a, n, sizeof *l.is_dropped, &l.is_dropped);
+  if (status == CAIRN_OK) status = run_pass(&l);
+  crn_free(a, l.candidates, n * sizeof *l.candidates);
+  crn_free(a, l.is_dropped, n * sizeof *l.is_dropped);
+  crn_plan_index_destroy(&l.index);
+  return status;
+}

@@ -1,0 +1,148 @@
+// Reading of weights: codes, scales and minimums of one output after the other, as the packed formats hold them.
+#include <string.h>
+
+#include "specialize/weights.h"
+#include "tensor/half.h"
+
+enum { GROUP = CRN_LINEAR_GROUP };
+
+static bool is_signed(cairn_dtype dtype) { return crn_dtype_class_of(dtype) == CRN_CLASS_SINT; }
+
+static int code_at(const crn_tensor *t, int64_t element) {
+  if (!t->packed || crn_dtype_bits(t->dtype) == 8) return (int)crn_load_i64(t->dtype, (const char *)t->data + element);
+  int bits = crn_dtype_bits(t->dtype);
+  const uint8_t *bytes = t->data;
+  int64_t bit = element * bits;
+  unsigned at = (unsigned)(bit & 7), v = bytes[bit >> 3];
+  if (at + (unsigned)bits > 8) v |= (unsigned)bytes[(bit >> 3) + 1] << 8;
+  v = v >> at & ((1u << bits) - 1);
+  return (int)v - (is_signed(t->dtype) && v >> (bits - 1) ? 1 << bits : 0);
+}
+
+// Element offsets of one step along an axis: packed streams lie in row-major order, whatever their strides say.
+static int64_t step_of(const crn_tensor *t, int axis) {
+  if (!t->packed) return t->strides[axis];
+  int64_t step = 1;
+  for (int d = t->rank - 1; d > axis; d--) step *= t->dims[d];
+  return step;
+}
+
+static void round_to(cairn_dtype dtype, float *value) {
+  if (dtype == CAIRN_F16) *value = crn_f16_to_f32(crn_f16_from_f32(*value));
+}
+
+// What the kernels add to a code: 4-bit formats hold codes from 0 to 15, 8-bit ones from -128 to 127.
+static int code_shift(const crn_weight_source *w) {
+  int bits = crn_dtype_bits(w->data.dtype);
+  if (bits <= 4) return is_signed(w->data.dtype) ? 1 << (bits - 1) : 0;
+  return is_signed(w->data.dtype) ? 0 : -128;
+}
+
+// Element offset, in the data or in a parameter with one value a block, of row `n` of all and input `k`.
+static int64_t offset_of(const crn_tensor *t, const crn_weight_source *w, int64_t n, int64_t k) {
+  int64_t rows = w->n / w->stack, at = n % rows / (rows / t->dims[w->n_axis]) * step_of(t, w->n_axis);
+  if (w->stack > 1) at += n / rows / (w->stack / t->dims[w->stack_axis]) * step_of(t, w->stack_axis);
+  return at + k / (w->k / t->dims[w->k_axis]) * step_of(t, w->k_axis);
+}
+
+static float parameter_at(const crn_tensor *t, const crn_weight_source *w, int64_t n, int64_t k) {
+  int64_t at = offset_of(t, w, n, k);
+  if (crn_dtype_is_integer(t->dtype)) return (float)code_at(t, at);
+  return (float)crn_load_f64(t->dtype, crn_tensor_at(t, at));
+}
+
+// The kernels compute (code + shift - zero) * scale + min. The sum of both offsets is rounded as the op rounds it.
+static void read_parameters(const crn_weight_source *w, int64_t n, float *scales, float *mins) {
+  int64_t groups = (w->k + GROUP - 1) / GROUP;
+  for (int64_t g = 0; g < groups; g++) {
+    scales[g] = parameter_at(&w->scale, w, n, g * GROUP);
+    mins[g] = parameter_at(&w->offset2, w, n, g * GROUP);
+    if (w->has_common_zero) continue;
+    float shift = parameter_at(&w->offset1, w, n, g * GROUP) * scales[g];
+    round_to(w->dtype, &shift);
+    mins[g] -= shift;
+    round_to(w->dtype, &mins[g]);
+  }
+}
+
+static void read_codes(const crn_weight_source *w, int64_t n, uint8_t *codes) {
+  int64_t step_k = step_of(&w->data, w->k_axis), at = offset_of(&w->data, w, n, 0);
+  int shift = code_shift(w);
+  if (w->data.packed && crn_dtype_bits(w->data.dtype) == 4 && step_k == 1 && !(at & 1)) {
+    const uint8_t *bytes = (const uint8_t *)w->data.data + at / 2;
+    unsigned flip = shift ? 8 : 0;
+    for (int64_t k = 0; k < w->k; k++) codes[k] = (uint8_t)((bytes[k >> 1] >> (k & 1) * 4 & 15) ^ flip);
+    return;
+  }
+  for (int64_t k = 0; k < w->k; k++) codes[k] = (uint8_t)(code_at(&w->data, at + k * step_k) + shift);
+}
+
+static void read_dense(const crn_weight_source *w, int64_t n, void *values) {
+  size_t bytes = cairn_dtype_bytes(w->dtype);
+  const char *from = crn_tensor_at(&w->data, offset_of(&w->data, w, n, 0));
+  int64_t step = w->data.strides[w->k_axis];
+  if (step == 1) {
+    memcpy(values, from, (size_t)w->k * bytes);
+    return;
+  }
+  for (int64_t k = 0; k < w->k; k++) memcpy((char *)values + (size_t)k * bytes, from + k * step * (int64_t)bytes, bytes);
+}
+
+void crn_weight_source_read(const crn_weight_source *w, int64_t row, void *values, float *scales, float *mins) {
+  if (!w->is_quantized) {
+    read_dense(w, row, values);
+    return;
+  }
+  read_codes(w, row, values);
+  read_parameters(w, row, scales, mins);
+}
+
+// --- properties ---------------------------------------------------------------------------------------------------------------
+
+static bool is_splat(const crn_tensor *t) {
+  for (int d = 0; d < t->rank; d++) {
+    if (t->packed || (t->dims[d] > 1 && t->strides[d] != 0)) return false;
+  }
+  return true;
+}
+
+// Whether all offsets are one zero point and nothing is added: then no minimum is stored.
+void crn_weight_source_find_zero(crn_weight_source *w) {
+  int64_t step_n = w->n / w->stack / w->scale.dims[w->n_axis], step_k = w->k / w->scale.dims[w->k_axis];
+  w->zero = parameter_at(&w->offset1, w, 0, 0);
+  w->has_common_zero = parameter_at(&w->offset2, w, 0, 0) == 0;
+  if (is_splat(&w->offset1) && is_splat(&w->offset2)) return;
+  for (int64_t n = 0; n < w->n && w->has_common_zero; n += step_n) {
+    for (int64_t k = 0; k < w->k && w->has_common_zero; k += step_k) {
+      w->has_common_zero = parameter_at(&w->offset1, w, n, k) == w->zero && parameter_at(&w->offset2, w, n, k) == 0;
+    }
+  }
+}
+
+bool crn_weight_source_is_exact(const crn_weight_source *w) {
+  if (!w->has_common_zero && w->dtype != CAIRN_F16) return false;
+  if (w->scale.dtype == CAIRN_F16) return true;
+  int64_t step_n = w->n / w->stack / w->scale.dims[w->n_axis], step_k = w->k / w->scale.dims[w->k_axis];
+  for (int64_t n = 0; n < w->n; n += step_n) {
+    for (int64_t k = 0; k < w->k; k += step_k) {
+      float scale = parameter_at(&w->scale, w, n, k);
+      if (crn_f16_to_f32(crn_f16_from_f32(scale)) != scale) return false;
+    }
+  }
+  return true;
+}
+
+bool crn_weight_sources_match(const crn_weight_source *a, const crn_weight_source *b) {
+  if (a->is_quantized != b->is_quantized || a->k != b->k) return false;
+  if (!a->is_quantized) return a->dtype == b->dtype;
+  bool same_codes = (crn_dtype_bits(a->data.dtype) <= 4) == (crn_dtype_bits(b->data.dtype) <= 4) && code_shift(a) == code_shift(b);
+  return same_codes && a->has_common_zero == b->has_common_zero && (!a->has_common_zero || a->zero == b->zero);
+}
+
+crn_linear_format crn_weight_source_format(const crn_weight_source *w, int32_t *out_zero) {
+  *out_zero = 0;
+  if (!w->is_quantized) return w->dtype == CAIRN_F16 ? CRN_LINEAR_F16 : w->dtype == CAIRN_BF16 ? CRN_LINEAR_BF16 : CRN_LINEAR_F32;
+  *out_zero = code_shift(w) + (w->has_common_zero ? (int32_t)w->zero : 0);
+  if (crn_dtype_bits(w->data.dtype) <= 4) return w->has_common_zero ? CRN_LINEAR_Q4 : CRN_LINEAR_Q4M;
+  return w->has_common_zero ? CRN_LINEAR_Q8 : CRN_LINEAR_Q8M;
+}

@@ -1,0 +1,99 @@
+/// Constant matrices of a plan, and their packed forms.
+#ifndef CRN_SPECIALIZE_WEIGHTS_H
+#define CRN_SPECIALIZE_WEIGHTS_H
+
+#include <pthread.h>
+
+#include "backend/cpu/kernels/linear/linear.h"
+#include "base/region.h"
+#include "specialize/edit.h"
+
+/// A constant matrix [n outputs, k inputs] as a plan has it: quantised blockwise (w = data * scale + (offset2 - offset1 * scale)) or dense.
+typedef struct crn_weight_source {
+  bool is_quantized;
+  crn_tensor data, scale, offset1, offset2;  ///< the last three of a quantised one; all of one rank
+  cairn_dtype dtype;                         ///< of the dense values
+  int64_t n, k;        ///< n counts the outputs of all matrices of a stack
+  int64_t stack;       ///< matrices one behind the other (experts), 1 = a single one
+  int n_axis, k_axis;  ///< of `data`
+  int stack_axis;      ///< of `data`; counts when stack > 1
+  bool has_common_zero;  ///< all offsets are the zero point `zero`, and nothing is added
+  float zero;
+  bool is_transient;   ///< the memory may go before the model does: its address names nothing
+} crn_weight_source;
+
+/// Axes of a value that is seen as a matrix: over outputs, over inputs, and over a stack of matrices (CRN_NO_AXIS = a single one).
+typedef struct crn_matrix_axes {
+  int n, k, stack;
+} crn_matrix_axes;
+enum { CRN_NO_AXIS = -1 };
+
+/// What the slot holds as a matrix with those axes (all other sizes are 1), seen through transpositions and changes of rank. False
+/// when it is no constant, or none of the forms that can be packed.
+bool crn_weight_source_find(const crn_plan *plan, const crn_plan_index *index, uint32_t slot, crn_matrix_axes axes, crn_weight_source *out);
+
+/// weight_read.c: row `row` as crn_linear_pack_row takes it. `values` has room for k floats, the others for ceil(k / 32) values.
+void crn_weight_source_read(const crn_weight_source *source, int64_t row, void *values, float *scales, float *mins);
+/// The format a matrix is packed in, and the zero point that goes with it.
+crn_linear_format crn_weight_source_format(const crn_weight_source *source, int32_t *out_zero);
+/// Sets has_common_zero and zero.
+void crn_weight_source_find_zero(crn_weight_source *source);
+/// Whether the packed form of a quantised matrix stands for its very values: scales and minimums are f16 numbers.
+bool crn_weight_source_is_exact(const crn_weight_source *source);
+/// Whether two matrices can be packed into one: the same format and zero point.
+bool crn_weight_sources_match(const crn_weight_source *a, const crn_weight_source *b);
+
+/// What a matrix is, without addresses: equal keys of one program mean equal packed forms. Plain data without padding bytes that matter
+/// (keys are cleared before they are filled in), so that keys are compared and stored as they are.
+typedef struct crn_weight_key_part {
+  int64_t offset;  ///< of the first element in the program's data; -1 for small data elsewhere
+  uint64_t digest;  ///< of such data
+  int32_t dtype, rank;
+  int64_t is_packed;
+  int64_t dims[CAIRN_MAX_RANK], strides[CAIRN_MAX_RANK];
+} crn_weight_key_part;
+
+enum { CRN_MAX_WEIGHT_SOURCES = 4, CRN_WEIGHT_PARTS = 4 };
+
+typedef struct crn_weight_key {
+  int64_t n_sources, interleave;
+  struct {
+    int64_t is_quantized, dtype, n, k, n_axis, k_axis, stack, stack_axis;
+    crn_weight_key_part parts[CRN_WEIGHT_PARTS];
+  } sources[CRN_MAX_WEIGHT_SOURCES];
+} crn_weight_key;
+
+/// A packed matrix of the store.
+typedef struct crn_packed_weight {
+  struct crn_packed_weight *next;
+  bool has_key;    ///< else nobody can ask for it again
+  bool is_cached;  ///< it came from the cache
+  crn_weight_key key;
+  crn_linear_weights weights;
+} crn_packed_weight;
+
+/// Packed weights of a model. The same matrix is packed once, whoever asks. Thread: safe.
+typedef struct crn_weight_store {
+  pthread_mutex_t lock;
+  const cairn_allocator *allocator;
+  const void *base;  ///< the program's data, which keys count offsets in; NULL = there is none
+  size_t base_bytes;
+  crn_memory_region region;
+  crn_packed_weight *first;
+} crn_weight_store;
+
+void crn_weight_store_initialize(crn_weight_store *store, const cairn_allocator *allocator);
+void crn_weight_store_deinitialize(crn_weight_store *store);
+
+/// Packs the rows of several matrices of equal k, one below the other; `interleave`: tile by tile in turn instead (for pairs whose
+/// outputs are combined). Errors: OUT_OF_MEMORY, OUT_OF_RANGE.
+cairn_status crn_weight_store_pack(crn_weight_store *store, crn_pool *pool, const crn_weight_source *sources, int n_sources, bool interleave,
+                                   crn_linear_weights *out_weights);
+
+/// weight_cache.c: the store's matrices as a file. Reading takes in what the file holds when it was written for `identity` (the
+/// program's hash and all that packing depends on); a file that is cut short, damaged or of something else is NOT_FOUND and nothing
+/// changes. Saving writes all matrices that have keys, through a temporary file.
+cairn_status crn_weight_cache_read(crn_weight_store *store, crn_pool *pool, const char *path, const char *identity);
+cairn_status crn_weight_cache_write(crn_weight_store *store, const char *path, const char *identity);
+
+#endif

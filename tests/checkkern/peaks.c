@@ -1,0 +1,140 @@
+#include "peaks.h"
+
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/cpu.h"
+
+double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+enum { TURNS = 200000, TRIES = 15 };
+
+#if defined(__x86_64__)
+
+// Twelve independent accumulators; the operands are zeros, whose speed is that of any numbers.
+#define TWELVE(op) op(0) op(1) op(2) op(3) op(4) op(5) op(6) op(7) op(8) op(9) op(10) op(11)
+#define CLOBBERS \
+  "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "memory"
+#define LOOP(name, clear, op)                                                                                                    \
+  static void name(void) {                                                                                                       \
+    int64_t n = TURNS;                                                                                                           \
+    __asm__ volatile(TWELVE(clear) clear(12) clear(13) "1:\n" TWELVE(op) "dec %0\njnz 1b\nvzeroupper\n" : "+r"(n) : : CLOBBERS); \
+  }
+#define CLEAR_Z(i) "vpxord %%zmm" #i ",%%zmm" #i ",%%zmm" #i "\n"
+#define CLEAR_Y(i) "vpxor %%ymm" #i ",%%ymm" #i ",%%ymm" #i "\n"
+#define VNNI_Z(i) "vpdpbusd %%zmm12,%%zmm13,%%zmm" #i "\n"
+#define BF16_Z(i) "vdpbf16ps %%zmm12,%%zmm13,%%zmm" #i "\n"
+#define FMA_Z(i) "vfmadd231ps %%zmm12,%%zmm13,%%zmm" #i "\n"
+#define FMA_Y(i) "vfmadd231ps %%ymm12,%%ymm13,%%ymm" #i "\n"
+#define MADD_Y(i) "vpmaddubsw %%ymm12,%%ymm13,%%ymm" #i "\n"
+#define VNNI_Y(i) "%{vex%} vpdpbusd %%ymm12,%%ymm13,%%ymm" #i "\n"
+LOOP(loop_vnni512, CLEAR_Z, VNNI_Z)
+LOOP(loop_bf16, CLEAR_Z, BF16_Z)
+LOOP(loop_fma512, CLEAR_Z, FMA_Z)
+LOOP(loop_fma256, CLEAR_Y, FMA_Y)
+LOOP(loop_madd256, CLEAR_Y, MADD_Y)
+LOOP(loop_vnni256, CLEAR_Y, VNNI_Y)
+
+// Four sums of two by two tiles, as the kernel for many rows has them.
+static void loop_amx(void) {
+  uint8_t config[64] __attribute__((aligned(64))) = {1};
+  for (int i = 0; i < 8; i++) {
+    config[16 + 2 * i] = 64;
+    config[48 + i] = 16;
+  }
+  int64_t n = TURNS;
+  __asm__ volatile(
+      "ldtilecfg %1\n"
+      "tilezero %%tmm0\ntilezero %%tmm1\ntilezero %%tmm2\ntilezero %%tmm3\n"
+      "tilezero %%tmm4\ntilezero %%tmm5\ntilezero %%tmm6\ntilezero %%tmm7\n"
+      "1:\n"
+      "tdpbf16ps %%tmm6,%%tmm4,%%tmm0\ntdpbf16ps %%tmm7,%%tmm4,%%tmm1\n"
+      "tdpbf16ps %%tmm6,%%tmm5,%%tmm2\ntdpbf16ps %%tmm7,%%tmm5,%%tmm3\n"
+      "dec %0\njnz 1b\ntilerelease\n"
+      : "+r"(n)
+      : "m"(config)
+      : "memory");
+}
+
+static const struct {
+  const char *isa, *lhs;
+  uint64_t bits;
+  void (*loop)(void);
+  double products;  ///< in one turn of the loop
+} g_loops[] = {
+    {"avx512vnni", "int8", CRN_CPU_AVX512VNNI, loop_vnni512, 12 * 64},
+    {"avx512bf16", "bf16", CRN_CPU_AVX512BF16, loop_bf16, 12 * 32},
+    {"amx", "bf16", CRN_CPU_AMXBF16, loop_amx, 4 * 16 * 16 * 32},
+    {"avx512", "f32", CRN_CPU_AVX512, loop_fma512, 12 * 16},
+    {"avx2", "f32", CRN_CPU_AVX2, loop_fma256, 12 * 8},
+    {"avx2", "int8", CRN_CPU_AVX2, loop_madd256, 12 * 32},
+    {"avxvnni", "int8", CRN_CPU_AVXVNNI, loop_vnni256, 12 * 32},
+};
+
+double peak_of(const crn_linear_kernel *kernel) {
+  static double known[sizeof g_loops / sizeof *g_loops];
+  const char *lhs = kernel->name + strlen("crn_linear_");
+  for (size_t i = 0; i < sizeof g_loops / sizeof *g_loops; i++) {
+    if (strcmp(g_loops[i].isa, kernel->isa) != 0 || strncmp(lhs, g_loops[i].lhs, strlen(g_loops[i].lhs)) != 0) continue;
+    for (int t = 0; known[i] == 0 || t < TRIES; t++) {
+      if (known[i] != 0 && t == 0) return known[i];
+      double begin = now();
+      g_loops[i].loop();
+      double speed = g_loops[i].products * TURNS / (now() - begin);
+      known[i] = speed > known[i] ? speed : known[i];
+    }
+    return known[i];
+  }
+  return 0;
+}
+
+static void read_once(const void *memory, size_t bytes) {
+  const char *p = memory, *end = p + bytes / 512 * 512;
+  if (!(crn_cpu_bits() & CRN_CPU_AVX2)) {
+    uint64_t sum = 0;
+    for (; p < end; p += 8) sum += *(const uint64_t *)(const void *)p;
+    __asm__ volatile("" : : "r"(sum));
+    return;
+  }
+  for (; p < end; p += 256) {
+    __asm__ volatile(
+        "vmovdqa (%0),%%ymm0\nvmovdqa 32(%0),%%ymm1\nvmovdqa 64(%0),%%ymm2\nvmovdqa 96(%0),%%ymm3\n"
+        "vmovdqa 128(%0),%%ymm4\nvmovdqa 160(%0),%%ymm5\nvmovdqa 192(%0),%%ymm6\nvmovdqa 224(%0),%%ymm7\n"
+        :
+        : "r"(p)
+        : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "memory");
+  }
+}
+
+#else
+
+double peak_of(const crn_linear_kernel *kernel) {
+  (void)kernel;
+  return 0;
+}
+
+static void read_once(const void *memory, size_t bytes) {
+  const uint64_t *p = memory;
+  uint64_t sum = 0;
+  for (size_t i = 0; i < bytes / 8; i++) sum += p[i];
+  __asm__ volatile("" : : "r"(sum));
+}
+
+#endif
+
+double read_speed(const void *memory, size_t bytes) {
+  double best = 0;
+  size_t turns = bytes < (1u << 24) ? (1u << 26) / bytes : 1;
+  for (int t = 0; t < TRIES; t++) {
+    double begin = now();
+    for (size_t i = 0; i < turns; i++) read_once(memory, bytes);
+    double speed = (double)bytes * (double)turns / (now() - begin);
+    best = speed > best ? speed : best;
+  }
+  return best;
+}
