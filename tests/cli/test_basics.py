@@ -161,7 +161,7 @@ class Completion(cli.CliTest):
 
     def test_options_and_values(self):
         self.assertEqual(self.complete("cairn run --tr"), ["--trace-ops"])
-        self.assertEqual(self.complete("cairn run --precision "), ["exact", "bf16", "int8"])
+        self.assertEqual(self.complete("cairn run --precision "), ["auto", "exact", "bf16", "int8"])
         self.assertIn("cli/expected", self.complete("cairn run --npy-dir cli/ex"))
 
 

@@ -247,7 +247,7 @@ class Mistakes(GenerateTest):
         for flags in (["--kv", "paged", "--kv-page", "16"], ["--kv", "chunked", "--kv-window", "16"]):
             self.assertIn(flags[1], self.fails("generate", cli.BUNDLE, "--raw-tokens", tokens, *flags, code=1))
         help_text = " ".join(self.cairn("generate", "--help")[0].split())
-        self.assertIn("this build has auto and sequential (", help_text)
+        self.assertIn("this build has auto, sequential and static-shape (", help_text)
         self.assertIn("this build has auto, fixed and growing (", help_text)
 
     def test_kv_capacity_above_the_context(self):

@@ -67,7 +67,6 @@ class Assets(cli.CliTest):
         self.assertNotIn("warning", err)
 
     def test_refusals(self):
-        self.assertIn("--plan", self.fails("inspect", STATEFUL, "--plan", code=1))
         os.mkdir(self.path("model.h18p.aimodelc"))
         self.assertIn("another machine", self.fails("inspect", self.path("model.h18p.aimodelc"), code=1))
         self.fails("inspect", STATEFUL, "--bodies", code=64)

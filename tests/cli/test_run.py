@@ -297,9 +297,11 @@ class Mistakes(RunTest):
             "no/dir", self.fails("run", FMOD, "--io", self.path("in.safetensors"), "--out", "no/dir/out", code=1)
         )
 
-    def test_refusals(self):
-        for precision in ("bf16", "int8"):
-            self.assertIn("--precision " + precision, self.fails("run", FMOD, "--precision", precision, code=1))
+    def test_precisions(self):
+        st.save(self.path("in.safetensors"), {"x": ("F32", [5], [1.0] * 5)})
+        for precision in ("exact", "bf16", "int8", "auto"):
+            report = self.json("run", FMOD, "--io", self.path("in.safetensors"), "--precision", precision, "--json")
+            self.assertEqual(report["precision"], "exact" if precision == "auto" else precision)
 
 
 class LookingInside(RunTest):

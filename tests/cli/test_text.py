@@ -21,6 +21,29 @@ class Tokenize(cli.CliTest):
     def test_show(self):
         self.expect("tokenize-show.txt", self.cairn("tokenize", cli.BUNDLE, "Hello <|im_end|>", "--show")[0])
 
+    def test_offsets(self):
+        out = self.cairn("tokenize", cli.BUNDLE, "Hell\u00f6 <|im_end|>", "--offsets")[0]
+        rows = [line.split() for line in out.split("\n")[:-1]]
+        self.assertEqual([row[1] for row in rows], ["0-1", "1-2", "2-4", "4-6", "4-6", "6-7", "7-17"])
+        out = self.json("tokenize", cli.BUNDLE, "Hello", "--json", "--offsets")
+        self.assertEqual(out["offsets"], [[0, 1], [1, 2], [2, 4], [4, 5]])
+        out, _ = self.lines([{"text": "Hello"}, {"text": ""}], "--offsets")
+        self.assertEqual([line["offsets"] for line in out], [[[0, 1], [1, 2], [2, 4], [4, 5]], []])
+        self.fails("tokenize", cli.BUNDLE, "-d", "--offsets", code=64, stdin="1")
+
+    def test_sentencepiece(self):
+        model = "data/tokenizer/sentencepiece/bpe_bytes.model"
+        ids = self.cairn("tokenize", model, "Hello \u65e5 <s>")[0]
+        self.assertEqual(self.cairn("tokenize", model, "--decode", ids)[0], "Hello \u65e5 <s>")
+        os.mkdir(self.path("folder"))
+        tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+        with open(os.path.join(tests, model), "rb") as source, open(self.path("folder/tokenizer.model"), "wb") as target:
+            target.write(source.read())
+        self.assertEqual(self.cairn("tokenize", self.path("folder"), "Hello \u65e5 <s>")[0], ids)
+        self.write("folder/tokenizer_config.json", '{"tokenizer_class":"LlamaTokenizer"}')
+        ids = self.cairn("tokenize", self.path("folder"), "Hello</s>")[0].split()
+        self.assertEqual((ids[0], ids[-1]), ("1", "2"))
+
     def test_json(self):
         self.assertEqual(
             self.json("tokenize", cli.BUNDLE, "Hello", "--json"),
