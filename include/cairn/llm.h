@@ -7,6 +7,7 @@
 
 #include "cairn/bundle.h"
 #include "cairn/model.h"
+#include "cairn/template.h"
 #include "cairn/tokenizer.h"
 
 #ifdef __cplusplus
@@ -17,7 +18,8 @@ extern "C" {
 
 /// Zero-initialise for the defaults. Texts are only read during the call.
 typedef struct cairn_llm_options {
-  /// "auto" (also NULL, "default"), "sequential" ("coreai-sequential"). Known names that are not built yet are UNSUPPORTED.
+  /// "auto" (also NULL, "default"), "sequential" ("coreai-sequential"), "static-shape" (models with functions extend_*).
+  /// Known names that are not built yet are UNSUPPORTED; one that does not go with the model is INCOMPATIBLE.
   const char *engine;
   /// Storage of the key/value cache: "auto" (also NULL), "fixed" ("fixed_size", "fixed-size"), "growing".
   const char *kv;
@@ -32,7 +34,11 @@ typedef struct cairn_llm_options {
   bool allow_vocab_mismatch;
   /// Tokenizer to use instead of the model's own: its folder or file, or a bundle with a folder tokenizer/. NULL = own.
   const char *tokenizer;
-  const cairn_model_options *model;  ///< NULL = defaults
+  /// Values for each token of the vocabulary, for models with further inputs [1, n, …] (per-layer embeddings): arrays
+  /// [vocab_size, …] of the type of the input, contiguous. Retained. Every such input needs one.
+  const cairn_named_array *token_tables;
+  int n_token_tables;
+  const cairn_model_options *model;  ///< NULL = defaults; the default precision is CAIRN_PRECISION_AUTO here
 } cairn_llm_options;
 
 /// Owner: unique. Thread: one call at a time (a second one gets BUSY), except cairn_llm_cancel and the calls that say so.
@@ -56,9 +62,9 @@ typedef struct cairn_llm_decision {
 typedef struct cairn_llm_info {
   const char *name;         ///< of the bundle, else of the file
   const char *source;       ///< "bundle", "aimodel", "gguf"
-  const char *engine;       ///< "sequential"
-  const char *precision;    ///< "exact"
-  const char *kv_strategy;  ///< "growing", "fixed"
+  const char *engine;       ///< "sequential", "static-shape", "vision" (the sequential one behind image and token embeddings)
+  const char *precision;    ///< "exact", "bf16", "int8"
+  const char *kv_strategy;  ///< "growing", "fixed", "none" (a model without memory)
   int64_t kv_capacity;      ///< rows there are now
   int64_t kv_limit;         ///< rows there may be
   size_t kv_bytes;          ///< memory of all states now
@@ -79,12 +85,15 @@ CAIRN_API cairn_tokenizer *cairn_llm_tokenizer(const cairn_llm *llm);
 CAIRN_API cairn_status cairn_llm_has_text(const cairn_llm *llm);
 /// OK when the model has a chat template; else FAILED_PRECONDITION with the reason. Thread: safe.
 CAIRN_API cairn_status cairn_llm_has_template(const cairn_llm *llm);
+/// The model's chat templates; NULL when there are none. Owner: borrowed. Thread: safe.
+CAIRN_API const cairn_template_set *cairn_llm_templates(const cairn_llm *llm);
 /// The ids that end a generation (unless it ignores them), ascending. Owner: borrowed. Thread: safe.
 CAIRN_API const int32_t *cairn_llm_stop_ids(const cairn_llm *llm, size_t *out_n);
 
 /// Renders a conversation with the model's chat template. `conversation_json` is an array of messages
 /// (`{"role":…,"content":…}`), or an object of template variables with `messages` and any of `tools`,
-/// `add_generation_prompt` (default true), …. The names of the special tokens are added.
+/// `add_generation_prompt` (default true, unless the last message is continued), `continue_final_message`, `chat_template`
+/// (a name), …, as for cairn_template_set_render. The names of the special tokens are added.
 /// Writes up to `capacity` bytes (no NUL) and stores the full size. Thread: safe.
 /// Errors: as cairn_llm_has_template and cairn_template_render; INVALID_ARGUMENT.
 CAIRN_API cairn_status cairn_llm_render(const cairn_llm *llm, const char *conversation_json, size_t bytes, char *out_text, size_t capacity,
@@ -107,6 +116,27 @@ typedef struct cairn_sampling {
 
 /// Checks the ranges. Errors: INVALID_ARGUMENT naming the field.
 CAIRN_API cairn_status cairn_sampling_check(const cairn_sampling *sampling);
+
+// --- images ---------------------------------------------------------------------------------------------------------
+
+/// A picture for a model that takes images: exactly one of the three forms. Everything is borrowed for the call.
+typedef struct cairn_image {
+  const char *path;          ///< a file: PNG, JPEG (as far as the build has them), binary PPM or PGM
+  const unsigned char *rgb;  ///< `width` x `height` pixels of three bytes, top row first
+  int64_t width, height;
+  /// Prepared pixel values as the vision function takes them, f32 [1, 3, size, size]: neither resized nor normalised.
+  const cairn_ndarray *pixel_values;
+} cairn_image;
+
+/// What a model does with images. `image_tokens` is 0 when it takes none.
+typedef struct cairn_llm_images {
+  int64_t image_size;    ///< pictures are made squares of so many pixels
+  int64_t image_tokens;  ///< tokens of the prompt one image takes
+  int32_t image_token;   ///< the id that stands for each of them
+} cairn_llm_images;
+CAIRN_API void cairn_llm_describe_images(const cairn_llm *llm, cairn_llm_images *out_images);
+/// The formats of picture files this build reads, as text: "PNG, JPEG and binary PPM/PGM".
+CAIRN_API const char *cairn_image_formats(void);
 
 // --- generation -----------------------------------------------------------------------------------------------------
 
@@ -159,6 +189,13 @@ typedef struct cairn_generate_options {
   const char *conversation;  ///< as for cairn_llm_render
   size_t conversation_bytes;
 
+  /// Images of the prompt, in the order of their places. In a conversation a place is a part `{"type":"image"}` of the content of a
+  /// message; before `text` they come first; among `tokens` they are the image token, once for each image or for each of its tokens.
+  /// A picture that was there in an earlier turn is neither computed nor fed again. Errors: UNSUPPORTED (the model takes no
+  /// images), INVALID_ARGUMENT (another number of places than images), and those of reading a file.
+  const cairn_image *images;
+  int n_images;
+
   int64_t max_tokens;  ///< at most so many; negative = until the context is full
   cairn_sampling sampling;
 
@@ -168,6 +205,9 @@ typedef struct cairn_generate_options {
   size_t n_stop_ids;
   bool ignore_eos;           ///< the model's own stop ids do not end it (`stop` and `stop_ids` still do)
   bool keep_special_tokens;  ///< special tokens are shown in the text
+  /// Special tokens that are shown although others are not, as they are spelled: those a cairn_dialogue looks for.
+  const char *const *shown_special_tokens;
+  int n_shown_special_tokens;
 
   const int32_t *forced;  ///< these tokens are fed instead of sampled ones; nothing but their end, cancelling or a full context stops
   size_t n_forced;
@@ -224,7 +264,8 @@ CAIRN_API cairn_status cairn_llm_encode_prompt(const cairn_llm *llm, const cairn
 
 // --- one step at a time ---------------------------------------------------------------------------------------------
 
-/// Tokens the engine's state stands for, and which. Owner: borrowed until the next call on the engine.
+/// Tokens the engine's state stands for, and which. Those of images are negative: a number of the image and the place in it.
+/// Owner: borrowed until the next call on the engine.
 CAIRN_API const int32_t *cairn_llm_history(const cairn_llm *llm, int64_t *out_n);
 
 typedef struct cairn_forward_options {

@@ -36,7 +36,7 @@ typedef struct cairn_model_options {
   /// Runs of each function, plain or queued, that may go on at once; 0 = no bound. Each takes a workspace of its own, so this
   /// bounds memory. Further queued work waits; further plain runs get BUSY, or wait as cairn_run_args says.
   int max_in_flight;
-  bool no_cache;     ///< neither read nor write packed weights in the cache (see cairn/specialize.h)
+  bool no_cache;  ///< neither read nor write packed weights in the cache (see cairn/specialize.h)
   /// Reports long work: `done` of `total` steps of `phase` ("load", "prepare"). May be NULL.
   void (*progress)(void *user, const char *phase, int64_t done, int64_t total);
   void *progress_user;
@@ -102,7 +102,8 @@ typedef struct cairn_run_args {
   /// Where possible the other rows are not computed.
   int64_t last_rows;
   /// Wait for what is in use (a state of another run, memory that queued work reads or writes, the function's bound of runs in
-  /// flight) instead of giving BUSY. The run takes its turn behind the work that was there before.
+  /// flight) instead of giving BUSY. The run takes its turn behind the work that was there before. Inside of a callback or a queued call it
+  /// still gives BUSY: what it would wait for may be waiting for the caller.
   bool wait;
 } cairn_run_args;
 

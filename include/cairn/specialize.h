@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "cairn/context.h"
+#include "cairn/model.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -29,6 +29,12 @@ CAIRN_API cairn_status cairn_cache_directory(char *out_path, size_t capacity, si
 CAIRN_API cairn_status cairn_cache_list(cairn_status (*visit)(void *user, const cairn_cache_entry *entry), void *user);
 /// Removes all entries. Programs that are using some keep what they read.
 CAIRN_API cairn_status cairn_cache_clear(int64_t *out_n_entries, uint64_t *out_bytes);
+
+/// Compiles a loaded model for this machine's processor family into the folder of an `.aimodelc`, which loads without the original and
+/// without packing. It runs only on the same family, with the same packed layout and the precision the model was loaded with;
+/// anything else is refused when it is loaded. The folder is made; a compiled asset in it is replaced.
+/// Errors: UNSUPPORTED (the model is no stored asset), INVALID_ARGUMENT (it is compiled already), IO, and what making a function gives.
+CAIRN_API cairn_status cairn_model_compile(cairn_model *model, const char *folder);
 
 #ifdef __cplusplus
 }

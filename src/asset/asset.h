@@ -17,7 +17,8 @@ struct cairn_asset {
   cairn_context *context;
   crn_arena arena;  ///< of every text and descriptor below
   crn_file_map map;
-  bool borrowed;  ///< the map belongs to somebody else
+  bool borrowed;                        ///< the map belongs to somebody else
+  const struct crn_compiled *compiled;  ///< NULL for ordinary assets (compiled.h)
   const char *path;
   const char *metadata;
   char hash[2 * CRN_SHA256_BYTES + 1];

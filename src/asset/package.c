@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "asset/asset.h"
+#include "asset/compiled.h"
 #include "base/context.h"
 #include "base/json.h"
 
@@ -89,6 +89,7 @@ static cairn_status read_files(cairn_asset *asset, const char *given, const cair
 
 cairn_status crn_asset_open_package(cairn_asset *asset, const char *given, const cairn_asset_options *options) {
   enum { N_TEXTS = 4 };
+  if (crn_is_compiled(given)) return crn_compiled_read(asset, given);
   crn_str texts[N_TEXTS];
   for (int i = 0; i < N_TEXTS; i++) crn_str_initialize(&texts[i], &asset->context->allocator);
   cairn_status status = read_files(asset, given, options, &texts[0], &texts[1], &texts[2], &texts[3]);

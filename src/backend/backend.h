@@ -30,6 +30,10 @@ typedef struct crn_kernel_args {
 /// Computes the results. Errors: INVALID_ARGUMENT (an index outside of its range, …), UNSUPPORTED (a dtype), OUT_OF_MEMORY.
 typedef cairn_status (*crn_kernel_fn)(const crn_kernel_args *args);
 
+/// Changes `target`, which lies where operand 0 does, into the result. `*out_bytes` is what was written; -1 = it cannot be done in place,
+/// and nothing has changed.
+typedef cairn_status (*crn_update_fn)(const crn_kernel_args *args, const crn_tensor *target, int64_t *out_bytes);
+
 /// Makes the results views of operand 0 (dims, strides, data, dtype, packed) when that is possible without a copy and
 /// says so in `*out_done`; the results come in with the inferred shapes.
 typedef cairn_status (*crn_view_fn)(const crn_kernel_args *args, bool *out_done);
@@ -40,6 +44,8 @@ crn_kernel_fn crn_ref_kernel_of(crn_op_id id);
 crn_kernel_fn crn_kernel_of(crn_op_id id);
 /// The view function of an op, NULL for ops that are never views.
 crn_view_fn crn_ref_view_of(crn_op_id id);
+/// gather_nd with one index vector as a view. Not one of the op's own: with several vectors it is none.
+cairn_status crn_view_picked(const crn_kernel_args *args, bool *out_done);
 /// Whether the kernel reads packed sub-byte operands itself; otherwise the executor unpacks them first.
 bool crn_kernel_takes_packed(crn_op_id id);
 

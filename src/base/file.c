@@ -50,6 +50,13 @@ void crn_file_map_close(crn_file_map *map) {
   *map = (crn_file_map){0};
 }
 
+void crn_file_map_forget(const void *data, size_t bytes) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ((uintptr_t)data + page - 1) / page * page;
+  uintptr_t to = ((uintptr_t)data + bytes) / page * page;
+  // Only a wish: nothing is wrong when the pages stay.
+  if (to > from) madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
 cairn_status crn_file_read(const char *path, size_t max_bytes, crn_str *out) {
   int fd;
   size_t bytes;

@@ -16,6 +16,8 @@ typedef struct crn_file_map {
 /// Errors: NOT_FOUND, IO (not a regular file, not readable).
 cairn_status crn_file_map_open(const char *path, crn_file_map *out_map);
 void crn_file_map_close(crn_file_map *map);
+/// Gives back the memory of whole pages in `data` .. `data + bytes`, which lie in a map: they are read again when they are needed.
+void crn_file_map_forget(const void *data, size_t bytes);
 
 /// Reads a whole file of at most `max_bytes` into `out` (cleared first). Errors: NOT_FOUND, IO, OUT_OF_RANGE.
 cairn_status crn_file_read(const char *path, size_t max_bytes, crn_str *out);

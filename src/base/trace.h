@@ -24,8 +24,8 @@ static inline int64_t crn_trace_begin(const cairn_context *context) {
 void crn_trace_span(cairn_context *context, int64_t start, const char *category, const char *detail, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 
-#define CRN_TRACE_END(context, start, ...)                           \
-  do {                                                               \
+#define CRN_TRACE_END(context, start, ...)                      \
+  do {                                                          \
     if (start) crn_trace_span((context), (start), __VA_ARGS__); \
   } while (0)
 

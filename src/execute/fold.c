@@ -67,6 +67,16 @@ static uint32_t skip_body(const crn_plan *p, uint32_t i) {
   return s->kind == CRN_STEP_COMPOSITE && s->body_end ? s->body_end : i;
 }
 
+// Whoever keeps only a part of a program must know which constants folding needs.
+static cairn_status note_reads(crn_plan *p, const crn_workspace *w, const crn_step *s) {
+  bool is_view = s->n_out == 1 && s->n_in > 0 && w->slots[s->out[0]].buffer == w->slots[s->in[0]].buffer;
+  for (uint32_t k = 0; k < s->n_in; k++) {
+    if (is_view && k == 0) continue;
+    CRN_TRY(crn_vec_push(&p->context->allocator, &p->folded_reads, p->constants[s->in[k]].tensor));
+  }
+  return CAIRN_OK;
+}
+
 typedef struct fold_run {
   crn_plan *plan;
   crn_workspace *workspace;
@@ -92,6 +102,7 @@ static cairn_status fold_steps(const fold_run *r) {
       crn_error_clear();
       continue;
     }
+    CRN_TRY(note_reads(p, w, s));
     keep_results(p, w, s);
     r->folded[i] = true;
   }

@@ -196,8 +196,8 @@ static cairn_status outputs_create(cairn_function *f, cairn_outputs **out) {
   return CAIRN_OK;
 }
 
-static cairn_status put_output(cairn_function *f, const crn_tensor *value, const cairn_descriptor *d, int64_t last_rows, cairn_ndarray *view,
-                               cairn_outputs *bag) {
+static cairn_status put_output(cairn_function *f, const crn_tensor *value, const cairn_descriptor *d, int64_t last_rows,
+                               cairn_ndarray *view, cairn_outputs *bag) {
   crn_tensor t = *value;
   if (d->rank >= 2 && d->shape[d->rank - 2] < 0) crn_tensor_keep_last_rows(&t, last_rows);
   if (view) {
@@ -305,11 +305,10 @@ static cairn_status run(cairn_function *f, crn_workspace *w, const cairn_run_arg
   return status;
 }
 
-cairn_status crn_function_run_ordered(cairn_function *f, const cairn_run_args *args, cairn_outputs **out_outputs) {
+cairn_status crn_function_run_checked(cairn_function *f, const cairn_run_args *args, cairn_outputs **out_outputs) {
   crn_workspace *w;
   cairn_outputs *bag = NULL;
   if (out_outputs) *out_outputs = NULL;
-  CRN_TRY(crn_function_check_args(f, args, out_outputs != NULL, false));
   if (out_outputs) CRN_TRY(outputs_create(f, &bag));
   int64_t started = crn_widening_begin(&f->widening, f->info, args);
   cairn_status status = take_workspace(f, &w);
@@ -329,7 +328,6 @@ cairn_status crn_function_run_ordered(cairn_function *f, const cairn_run_args *a
 
 cairn_status cairn_function_run(cairn_function *f, const cairn_run_args *args, cairn_outputs **out_outputs) {
   if (out_outputs) *out_outputs = NULL;
-  // Wrong calls are told before anything is waited for.
   CRN_TRY(crn_function_check_args(f, args, out_outputs != NULL, false));
   return crn_function_run_on_host(f, args, out_outputs);
 }

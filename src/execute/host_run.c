@@ -64,6 +64,8 @@ static cairn_status enter(cairn_function *f, const cairn_run_args *args, host_ru
 static void leave(cairn_function *f, host_run *r, cairn_status status, crn_work **dead) {
   crn_work_list *list = &f->model->context->work;
   r->work.status = status;
+  // Queued work that waited for this run gets its failure.
+  if (status != CAIRN_OK && r->work.dependents) r->work.failure = crn_failure_capture(&f->model->context->allocator);
   f->n_in_flight--;
   if (f->max_in_flight) crn_stream_wake_all(list);
   crn_work_leave(list, &r->work, dead);
@@ -79,7 +81,7 @@ cairn_status crn_function_run_on_host(cairn_function *f, const cairn_run_args *a
     status = enter(f, args, &r, &dead);
     pthread_mutex_unlock(&c->work.lock);
     if (status == CAIRN_OK) {
-      status = crn_function_run_ordered(f, args, out_outputs);
+      status = crn_function_run_checked(f, args, out_outputs);
       pthread_mutex_lock(&c->work.lock);
       leave(f, &r, status, &dead);
       pthread_mutex_unlock(&c->work.lock);

@@ -51,8 +51,8 @@ struct cairn_outputs {
 cairn_status crn_function_check_args(const cairn_function *f, const cairn_run_args *args, bool has_bag, bool may_be_pending);
 cairn_status crn_function_check_type(const cairn_function *f, const char *kind, const cairn_descriptor *d, cairn_dtype dtype, int rank,
                                      const int64_t *shape);
-/// A run whose order against other work was settled by the caller.
-cairn_status crn_function_run_ordered(cairn_function *f, const cairn_run_args *args, cairn_outputs **out_outputs);
+/// A run whose arguments were checked and whose order against other work was settled by the caller.
+cairn_status crn_function_run_checked(cairn_function *f, const cairn_run_args *args, cairn_outputs **out_outputs);
 
 /// host_run.c
 /// Enters a run of the caller among the work of the context, waiting or refusing as `args` says, runs it, and leaves.

@@ -96,7 +96,8 @@ static cairn_status keep_inputs(crn_job *j, const cairn_stream_input *inputs) {
 
 static cairn_status keep_targets(crn_job *j, const char *kind, cairn_named_array *slots, const cairn_named_array *given, int n) {
   for (int i = 0; i < n; i++) {
-    if (!given[i].name || !given[i].array) return CRN_FAIL(INVALID_ARGUMENT, "%s %d of '%s' has no name or no array", kind, i, crn_job_name(j));
+    if (!given[i].name || !given[i].array)
+      return CRN_FAIL(INVALID_ARGUMENT, "%s %d of '%s' has no name or no array", kind, i, crn_job_name(j));
     keep(&slots[i], given[i].name, given[i].array);
   }
   return CAIRN_OK;
@@ -201,8 +202,7 @@ void crn_job_set_accesses(crn_job *j) {
   }
   for (int i = 0; i < j->n_targets; i++)
     w->accesses[w->n_accesses++] = crn_access_of(j->targets[i].array, j->targets[i].name, CRN_ACCESS_UPDATE);
-  for (int i = 0; i < j->n_views; i++)
-    w->accesses[w->n_accesses++] = crn_access_of(j->views[i].array, j->views[i].name, CRN_ACCESS_WRITE);
+  for (int i = 0; i < j->n_views; i++) w->accesses[w->n_accesses++] = crn_access_of(j->views[i].array, j->views[i].name, CRN_ACCESS_WRITE);
 }
 
 // --- doing it ---------------------------------------------------------------------------------------------------------
@@ -212,7 +212,8 @@ static cairn_status fetch_inputs(crn_job *j) {
   for (int i = 0; i < j->n_inputs; i++) {
     cairn_value *v = j->input_values[i];
     if (!v || j->inputs[i].array) continue;
-    if (!v->array) return CRN_FAIL(INVALID_ARGUMENT, "input '%s' of '%s' is a mark, which has no array", j->inputs[i].name, crn_job_name(j));
+    if (!v->array)
+      return CRN_FAIL(INVALID_ARGUMENT, "input '%s' of '%s' is a mark, which has no array", j->inputs[i].name, crn_job_name(j));
     keep(&j->inputs[i], j->inputs[i].name, v->array);
   }
   return CAIRN_OK;
@@ -243,7 +244,8 @@ static cairn_status run_function(crn_job *j) {
                                .outputs = j->views,
                                .n_outputs = j->n_views,
                                .last_rows = j->last_rows};
-  CRN_TRY(crn_function_run_ordered(j->function, &args, &bag));
+  CRN_TRY(crn_function_check_args(j->function, &args, true, false));
+  CRN_TRY(crn_function_run_checked(j->function, &args, &bag));
   cairn_status status = take_results(j, bag);
   cairn_outputs_destroy(bag);
   return status;

@@ -133,12 +133,17 @@ static cairn_status make_plan(cairn_model *m, const crn_graph *graph, crn_plan *
   // Bodies are the reference that fast paths are checked against: nothing is fused when they are asked for.
   if (!use_bodies) {
     crn_specialization s = {.precision = m->options.precision, .store = &m->weights};
+    bool is_compiled = m->asset && m->asset->compiled;
+    CRN_TRY(crn_compiled_check_options(m, &s.precision));
     CRN_TRY(crn_plan_fold(*out_plan, true, NULL, NULL));
     crn_resolve_precision(*out_plan, &s);
-    if (crn_plan_is_heavy(*out_plan) && !atomic_exchange(&m->has_read_cache, true)) crn_packed_cache_read(m);
+    if ((is_compiled || crn_plan_is_heavy(*out_plan)) && !atomic_exchange(&m->has_read_cache, true)) CRN_TRY(crn_packed_cache_read(m));
     CRN_TRY(crn_specialize_plan(*out_plan, &s));
     crn_packed_cache_write(m);
+  } else if (m->asset && m->asset->compiled) {
+    return CRN_FAIL(INCOMPATIBLE, "'%s' is compiled: its composites cannot be computed by their bodies", cairn_asset_path(m->asset));
   }
+  CRN_TRY(crn_compiled_check_plan(m, *out_plan));
   CRN_TRY(crn_plan_fold(*out_plan, false, m->options.progress, m->options.progress_user));
   return crn_plan_set_lifetimes(*out_plan);
 }

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "asset/asset.h"
+#include "asset/compiled.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -16,7 +16,7 @@
 
 // Less than this is packed in no time. The version changes with the packed layout.
 static const uint64_t least_bytes = 8u << 20, default_limit = (uint64_t)32 << 30;
-#define LAYOUT_VERSION "1"
+#define LAYOUT_VERSION CRN_PACKED_LAYOUT
 #define EXTENSION ".packed"
 
 // --- places -------------------------------------------------------------------------------------------------------------------
@@ -180,13 +180,43 @@ static void release_place(crn_str *folder, crn_str *path, crn_str *identity) {
   crn_str_deinitialize(identity);
 }
 
-void crn_packed_cache_read(cairn_model *m) {
+// The weights of a compiled asset lie in its own folder.
+static cairn_status read_compiled(cairn_model *m) {
+  crn_str identity;
+  crn_str_initialize(&identity, &m->context->allocator);
+  cairn_status status = make_identity(m, &identity);
+  if (status == CAIRN_OK) status = crn_weight_cache_read(&m->weights, m->context->pool, m->asset->compiled->weights_path, identity.data);
+  crn_str_deinitialize(&identity);
+  if (status == CAIRN_NOT_FOUND)
+    return CRN_FAIL(CORRUPT, "'%s' is missing or damaged; compile the asset again", m->asset->compiled->weights_path);
+  return status;
+}
+
+cairn_status crn_packed_cache_export(cairn_model *m, const char *folder) {
+  crn_str path, identity;
+  crn_str_initialize(&path, &m->context->allocator);
+  crn_str_initialize(&identity, &m->context->allocator);
+  cairn_status status = crn_path_join(&path, folder, "weights.packed");
+  if (status == CAIRN_OK) status = make_identity(m, &identity);
+  if (status == CAIRN_OK) status = crn_weight_cache_write(&m->weights, path.data, identity.data);
+  crn_str_deinitialize(&path);
+  crn_str_deinitialize(&identity);
+  return status;
+}
+
+static void read_cached(cairn_model *m) {
   crn_str folder, path, identity;
   if (!is_usable(m)) return;
   cairn_status status = find_place(m, &folder, &path, &identity);
   if (status == CAIRN_OK) status = crn_weight_cache_read(&m->weights, m->context->pool, path.data, identity.data);
   if (status != CAIRN_OK) crn_error_clear();
   release_place(&folder, &path, &identity);
+}
+
+cairn_status crn_packed_cache_read(cairn_model *m) {
+  if (m->asset && m->asset->compiled) return read_compiled(m);
+  read_cached(m);
+  return CAIRN_OK;
 }
 
 static uint64_t new_bytes(crn_weight_store *s, bool mark) {
@@ -214,7 +244,7 @@ static cairn_status write_entry(cairn_model *m, const crn_str *folder, const crn
 
 void crn_packed_cache_write(cairn_model *m) {
   crn_str folder, path, identity;
-  if (!is_usable(m) || new_bytes(&m->weights, false) < least_bytes) return;
+  if (!is_usable(m) || m->asset->compiled || new_bytes(&m->weights, false) < least_bytes) return;
   cairn_status status = find_place(m, &folder, &path, &identity);
   if (status == CAIRN_OK) status = write_entry(m, &folder, &path, &identity);
   if (status == CAIRN_OK) {

@@ -70,6 +70,17 @@ static bool try_view(crn_workspace *w, const crn_step *s, const crn_kernel_args 
   return true;
 }
 
+// The other dimensions keep their order and step over whole runs of the axis.
+static void set_minor_axis(crn_tensor *t, int axis) {
+  int64_t step = t->dims[axis];
+  for (int d = t->rank - 1; d >= 0; d--) {
+    if (d == axis) continue;
+    t->strides[d] = step;
+    step *= t->dims[d];
+  }
+  t->strides[axis] = 1;
+}
+
 static cairn_status allocate_results(crn_workspace *w, const crn_step *s, const crn_kernel_args *args) {
   for (uint32_t i = 0; i < s->n_out; i++) {
     crn_tensor *r = &args->results[i];
@@ -78,6 +89,7 @@ static cairn_status allocate_results(crn_workspace *w, const crn_step *s, const 
     if (!crn_shape_bytes(r->dtype, r->dims, r->rank, &bytes)) return CRN_FAIL(OUT_OF_RANGE, "result %u is too large for memory", i);
     CRN_TRY(crn_workspace_take(w, bytes, &buffer));
     crn_tensor_set_contiguous(r);
+    if (s->minor_axis) set_minor_axis(r, s->minor_axis);
     r->packed = false;
     r->data = buffer->data;
     set_slot(w, s->out[i], r, buffer);
@@ -246,7 +258,7 @@ static bool makes_results(const crn_step *s, bool went_on) {
   return s->n_out && s->kind != CRN_STEP_ALIAS && (s->kind != CRN_STEP_COMPOSITE || !s->body_end || went_on);
 }
 
-cairn_status crn_run_plan(crn_workspace *w, const crn_trace *trace) {
+static cairn_status walk(crn_workspace *w, const crn_trace *trace) {
   const crn_plan *p = w->plan;
   for (uint32_t i = 0; i < p->n_steps; i++) {
     crn_step *s = &p->steps[i];
@@ -263,4 +275,10 @@ cairn_status crn_run_plan(crn_workspace *w, const crn_trace *trace) {
     if (s->kind == CRN_STEP_COMPOSITE && i != at) release_slots(w, &p->steps[i]);
   }
   return CAIRN_OK;
+}
+
+cairn_status crn_run_plan(crn_workspace *w, const crn_trace *trace) {
+  cairn_status status = walk(w, trace);
+  crn_run_end_states(w, status == CAIRN_OK);
+  return status;
 }

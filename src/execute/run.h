@@ -23,6 +23,8 @@ cairn_status crn_run_plan(crn_workspace *w, const crn_trace *trace);
 /// state.c
 cairn_status crn_run_read(crn_workspace *w, const crn_step *step);
 cairn_status crn_run_write(crn_workspace *w, const crn_step *step);
+/// Called at the end of a run. Interleaved states go back into their order; after a failed run they stay as they were.
+void crn_run_end_states(crn_workspace *w, bool is_finished);
 /// Updates in place when nobody else sees the memory; `*out_done` false means that the general way must be taken.
 cairn_status crn_run_update_in_place(crn_workspace *w, const crn_step *step, crn_kernel_args *args, bool *out_done);
 

@@ -9,23 +9,43 @@
 
 static size_t tensor_bytes(const crn_tensor *t) { return (size_t)crn_tensor_count(t) * cairn_dtype_bytes(t->dtype); }
 
+// What a run sees of a state.
+static const crn_tensor *memory_of(const crn_bound_state *state) { return state->plain_buffer ? &state->plain : &state->array->view; }
+
+// Kernels know no interleave: they get the state in plain order.
+static cairn_status make_plain(crn_workspace *w, crn_bound_state *state) {
+  const crn_tensor *view = &state->array->view;
+  crn_tensor plain = crn_tensor_make(view->dtype, view->dims, view->rank, NULL);
+  CRN_TRY(crn_workspace_take(w, tensor_bytes(&plain), &state->plain_buffer));
+  plain.data = state->plain_buffer->data;
+  crn_ndarray_copy_out(state->array, &plain);
+  state->plain = plain;
+  return CAIRN_OK;
+}
+
+void crn_run_end_states(crn_workspace *w, bool is_finished) {
+  for (uint32_t i = 0; i < w->plan->n_states; i++) {
+    crn_bound_state *state = &w->states[i];
+    if (!state->plain_buffer) continue;
+    if (is_finished && state->is_plain_written) {
+      crn_ndarray_copy_in(state->array, &state->plain);
+      w->bytes_written += (int64_t)tensor_bytes(&state->plain);
+      w->bytes_copied += (int64_t)tensor_bytes(&state->plain);
+    }
+    crn_workspace_drop(w, state->plain_buffer);
+    state->plain_buffer = NULL;
+    state->is_plain_written = false;
+  }
+}
+
 cairn_status crn_run_read(crn_workspace *w, const crn_step *s) {
   crn_bound_state *state = &w->states[s->state];
   cairn_ndarray *array = state->array;
   crn_slot *slot = &w->slots[s->out[0]];
   crn_workspace_clear_slot(w, s->out[0]);
-  if (!array->is_interleaved) {
-    state->buffer.references++;
-    *slot = (crn_slot){array->view, &state->buffer};
-    return CAIRN_OK;
-  }
-  // Kernels know no interleave: they get the state in plain order.
-  crn_tensor plain = crn_tensor_make(array->view.dtype, array->view.dims, array->view.rank, NULL);
-  crn_buffer *buffer;
-  CRN_TRY(crn_workspace_take(w, tensor_bytes(&plain), &buffer));
-  plain.data = buffer->data;
-  crn_ndarray_copy_out(array, &plain);
-  *slot = (crn_slot){plain, buffer};
+  if (array->is_interleaved && !state->plain_buffer) CRN_TRY(make_plain(w, state));
+  state->buffer.references++;
+  *slot = (crn_slot){*memory_of(state), &state->buffer};
   return CAIRN_OK;
 }
 
@@ -53,7 +73,8 @@ static cairn_status detach_viewers(crn_workspace *w, crn_bound_state *state) {
 cairn_status crn_run_write(crn_workspace *w, const crn_step *s) {
   crn_bound_state *state = &w->states[s->state];
   const crn_slot *value = &w->slots[s->in[0]];
-  const crn_tensor *target = &state->array->view;
+  const crn_tensor *target = memory_of(state);
+  state->is_plain_written = state->plain_buffer != NULL;
   // The updated value already lies in the state: nothing moves.
   if (value->buffer == &state->buffer && same_view(&value->tensor, target)) return CAIRN_OK;
   if (!crn_tensor_same_shape(&value->tensor, target)) {
@@ -61,7 +82,11 @@ cairn_status crn_run_write(crn_workspace *w, const crn_step *s) {
                     w->plan->states[s->state].name);
   }
   CRN_TRY(detach_viewers(w, state));
-  crn_ndarray_copy_in(state->array, &w->slots[s->in[0]].tensor);
+  if (state->plain_buffer) {
+    crn_tensor_copy(&w->slots[s->in[0]].tensor, &state->plain);
+  } else {
+    crn_ndarray_copy_in(state->array, &w->slots[s->in[0]].tensor);
+  }
   w->bytes_written += (int64_t)tensor_bytes(target);
   w->bytes_copied += (int64_t)tensor_bytes(target);
   return CAIRN_OK;
@@ -74,6 +99,14 @@ static bool is_released(const crn_step *s, uint32_t slot) {
   return false;
 }
 
+static cairn_status update_window(const crn_kernel_args *args, crn_tensor *target, int64_t *out_bytes) {
+  crn_tensor window;
+  CRN_TRY(crn_ref_slice_window(args, target, &window));
+  crn_tensor_copy(&args->operands[4], &window);
+  *out_bytes = (int64_t)tensor_bytes(&window);
+  return CAIRN_OK;
+}
+
 cairn_status crn_run_update_in_place(crn_workspace *w, const crn_step *s, crn_kernel_args *args, bool *out_done) {
   crn_slot *base = &w->slots[s->in[0]];
   crn_buffer *buffer = base->buffer;
@@ -82,12 +115,12 @@ cairn_status crn_run_update_in_place(crn_workspace *w, const crn_step *s, crn_ke
   if (!buffer || buffer->references != 1 || !is_released(s, s->in[0])) return CAIRN_OK;
   if (buffer->is_state ? s->state == CRN_NO_STATE || buffer != &w->states[s->state].buffer : !crn_tensor_is_contiguous(&base->tensor))
     return CAIRN_OK;
-  crn_tensor target = base->tensor, window;
-  cairn_status status = crn_ref_slice_window(args, &target, &window);
+  crn_tensor target = base->tensor;
+  int64_t bytes = -1;
+  cairn_status status = s->update ? s->update(args, &target, &bytes) : update_window(args, &target, &bytes);
   if (status != CAIRN_OK) return buffer->is_state ? crn_note(status, "updating state '%s'", w->plan->states[s->state].name) : status;
-  const crn_tensor *update = &args->operands[4];
-  crn_tensor_copy(update, &window);
-  if (buffer->is_state) w->bytes_written += (int64_t)tensor_bytes(&window);
+  if (bytes < 0) return CAIRN_OK;
+  if (buffer->is_state) w->bytes_written += bytes;
   buffer->references++;
   crn_workspace_clear_slot(w, s->out[0]);
   w->slots[s->out[0]] = (crn_slot){target, buffer};

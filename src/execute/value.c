@@ -128,8 +128,7 @@ cairn_status cairn_value_cancel(cairn_value *v) {
   crn_work *dead = NULL;
   crn_callback *callbacks = NULL, **end = &callbacks;
   cairn_stream *stream = NULL;
-  CRN_FAIL(CANCELLED, "the work was cancelled before it started");
-  crn_failure *failure = crn_failure_capture(&v->context->allocator);
+  crn_failure *failure = crn_stream_cancellation(v->context);
   pthread_mutex_lock(&list->lock);
   crn_work *work = v->producer;
   if (work && (work->phase == CRN_WORK_WAITING || work->phase == CRN_WORK_READY)) {

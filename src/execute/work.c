@@ -81,7 +81,8 @@ static cairn_status find_edge(cairn_context *c, crn_work *work, crn_work *earlie
     a->is_covered = covered && !earlier->is_acknowledged;
   }
   if (!found) return CAIRN_OK;
-  return crn_vec_push(&c->allocator, &work->edges, ((crn_edge){.from = earlier, .to = work, .is_data = is_data && !earlier->is_acknowledged}));
+  return crn_vec_push(&c->allocator, &work->edges,
+                      ((crn_edge){.from = earlier, .to = work, .is_data = is_data && !earlier->is_acknowledged}));
 }
 
 static void take_failure(crn_work *work, const crn_work *from) {

@@ -23,8 +23,8 @@ typedef struct crn_access {
 } crn_access;
 
 typedef enum crn_work_phase {
-  CRN_WORK_WAITING,   ///< for earlier work
-  CRN_WORK_READY,     ///< for a worker or for room in the function
+  CRN_WORK_WAITING,  ///< for earlier work
+  CRN_WORK_READY,    ///< for a worker or for room in the function
   CRN_WORK_RUNNING,
   CRN_WORK_CANCELLED  ///< keeps its place until the work before it is done
 } crn_work_phase;

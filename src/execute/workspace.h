@@ -10,7 +10,10 @@ enum { CRN_SIZE_CLASSES = 256, CRN_MAX_SCRATCH = 64, CRN_MAX_STEP_TENSORS = 64 }
 /// A state bound for one run.
 typedef struct crn_bound_state {
   cairn_ndarray *array;
-  crn_buffer buffer;  ///< counts the slots that view the state's memory
+  crn_buffer buffer;         ///< counts the slots that view the state's memory
+  crn_buffer *plain_buffer;  ///< an interleaved state in plain order, from its first read to the end of the run; else NULL
+  crn_tensor plain;
+  bool is_plain_written;
   bool is_locked;
 } crn_bound_state;
 

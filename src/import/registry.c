@@ -7,13 +7,17 @@
 
 #include "base/file.h"
 #include "import/gguf/import.h"
+#include "import/synthetic/synthetic.h"
 
 enum { HEAD_BYTES = 64 };
 
 static bool probe_gguf(const crn_import_probe *p) { return p->head_bytes >= 4 && !memcmp(p->head, "GGUF", 4); }
 
+static bool probe_synthetic(const crn_import_probe *p) { return crn_synthetic_is(p->path); }
+
 static const crn_importer importers[] = {
-    {"gguf", "GGUF files of llama models", probe_gguf, crn_gguf_import},
+    {"synthetic", "names like " CRN_SYNTHETIC_PREFIX "qwen3-0.6b:q4", probe_synthetic, crn_synthetic_import},
+    {"gguf", "GGUF files of llama and Qwen models", probe_gguf, crn_gguf_import},
 };
 
 enum { N_IMPORTERS = sizeof importers / sizeof *importers };
@@ -44,9 +48,10 @@ static cairn_status read_head(const char *path, unsigned char *head, size_t *out
 
 cairn_status crn_importer_find(const char *path, const crn_importer **out_importer) {
   unsigned char head[HEAD_BYTES];
-  crn_import_probe probe = {.path = path, .is_directory = crn_is_directory(path), .head = head};
+  bool is_name = crn_synthetic_is(path);  // of something that is no file
+  crn_import_probe probe = {.path = path, .is_directory = !is_name && crn_is_directory(path), .head = head};
   *out_importer = NULL;
-  if (!probe.is_directory) CRN_TRY(read_head(path, head, &probe.head_bytes));
+  if (!probe.is_directory && !is_name) CRN_TRY(read_head(path, head, &probe.head_bytes));
   for (size_t i = 0; i < N_IMPORTERS && !*out_importer; i++) {
     if (importers[i].probe(&probe)) *out_importer = &importers[i];
   }

@@ -18,7 +18,7 @@ enum {
   CRN_BODY = 1 << 8,        ///< the stored form carries a decomposition body
   CRN_COMPOSITE = 1 << 9,   ///< reached through invoke of a graph with a declaration
   CRN_STRUCTURE = 1 << 10,  ///< program structure, not executed (graph, namespace, target_spec)
-  CRN_SPARSE = 1 << 11  ///< operand 0 is sparse and its mask matters: the executor appends the mask as one more operand
+  CRN_SPARSE = 1 << 11      ///< operand 0 is sparse and its mask matters: the executor appends the mask as one more operand
 };
 
 typedef enum crn_op_id {

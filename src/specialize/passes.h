@@ -21,6 +21,22 @@ cairn_status crn_specialize_plan(crn_plan *plan, const crn_specialization *optio
 
 /// Equal pure steps on equal operands are computed once.
 cairn_status crn_pass_share_steps(crn_plan *plan);
+/// Steps that give back what they are given are left out, and types learn the sizes that follow from others.
+cairn_status crn_pass_identities(crn_plan *plan);
+/// rms_norm and silu that are spelled out become one step each.
+cairn_status crn_pass_norms(crn_plan *plan);
+/// gather_nd of a single place becomes a view.
+void crn_pass_picks(crn_plan *plan);
+/// Updates of states that masks and shifts spell out change the state in place.
+cairn_status crn_pass_state_writes(crn_plan *plan);
+/// Attention spelled out in products, masks and softmax becomes one step, which reads only what the mask leaves.
+cairn_status crn_pass_attention(crn_plan *plan);
+/// Makes a step that finds what a mask leaves to see (fused/attention.h), in place of one whose result nobody needs any more.
+cairn_status crn_make_mask_extent(crn_plan *plan, crn_step *step, uint32_t mask, int position_axis);
+/// Attributes and operand names of scaled_dot_product_attention with a mask, kept by the plan.
+cairn_status crn_make_attention_attributes(crn_plan *plan, double scale, const crn_attr **out_attrs, const char *const **out_names);
+/// The same where every head has products of its own, cut out of and put back into one value.
+cairn_status crn_pass_head_attention(crn_plan *plan);
 /// Products with constant matrices and lookups in them work on packed weights.
 cairn_status crn_pass_linear(crn_plan *plan, const crn_specialization *options);
 /// gather_mm on constant stacks of matrices works on packed ones.
@@ -29,6 +45,8 @@ cairn_status crn_pass_experts(crn_plan *plan, const crn_specialization *options)
 crn_linear_mode crn_linear_mode_of(cairn_precision precision);
 /// Rounding scales to f16 is only allowed where the precision rounds anyway.
 bool crn_weight_is_precise_enough(const crn_specialization *options, const crn_weight_source *source);
+/// Views of views become one step. Called last: other passes look for the single ones.
+cairn_status crn_pass_view_chains(crn_plan *plan);
 /// Marks the products whose rows become rows of an output, so that a run can leave rows out.
 cairn_status crn_pass_last_rows(crn_plan *plan);
 

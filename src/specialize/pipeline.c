@@ -1,5 +1,7 @@
 #include "specialize/passes.h"
 
+#include "specialize/lower.h"
+
 // Below so many quantised weights a function runs as fast as memory allows anyway: nothing is gained by rounding.
 static const int64_t few_weights = (int64_t)16 << 20;
 
@@ -14,8 +16,7 @@ static int64_t count_quantized(const crn_plan *p) {
 }
 
 void crn_resolve_precision(crn_plan *p, crn_specialization *s) {
-  if (s->precision == CAIRN_PRECISION_AUTO)
-    s->precision = count_quantized(p) >= few_weights ? CAIRN_PRECISION_INT8 : CAIRN_PRECISION_EXACT;
+  if (s->precision == CAIRN_PRECISION_AUTO) s->precision = count_quantized(p) >= few_weights ? CAIRN_PRECISION_INT8 : CAIRN_PRECISION_EXACT;
   if (s->precision == CAIRN_PRECISION_DEFAULT) s->precision = CAIRN_PRECISION_EXACT;
   p->precision = s->precision;
 }
@@ -31,8 +32,16 @@ bool crn_plan_is_heavy(const crn_plan *p) {
 
 cairn_status crn_specialize_plan(crn_plan *p, const crn_specialization *options) {
   CRN_TRY(crn_pass_share_steps(p));
+  CRN_TRY(crn_pass_identities(p));
+  CRN_TRY(crn_pass_norms(p));
+  CRN_TRY(crn_pass_state_writes(p));
+  CRN_TRY(crn_pass_attention(p));
+  CRN_TRY(crn_pass_head_attention(p));
+  crn_pass_picks(p);
   CRN_TRY(crn_pass_linear(p, options));
   CRN_TRY(crn_pass_experts(p, options));
   CRN_TRY(crn_plan_drop_unused(p));
+  CRN_TRY(crn_pass_view_chains(p));
+  crn_plan_find_updates(p);
   return crn_pass_last_rows(p);
 }

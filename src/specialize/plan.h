@@ -37,6 +37,7 @@ typedef struct crn_step {
   crn_infer_fn infer;
   crn_kernel_fn kernel;
   crn_view_fn view;
+  crn_update_fn update;  ///< of UPDATE: changes operand 0 in place; NULL = as slice_update
   uint32_t n_in, n_out, n_release;
   uint32_t *in, *out;
   uint32_t *release;  ///< slots nobody needs after this step
@@ -45,6 +46,7 @@ typedef struct crn_step {
   uint32_t target;    ///< of IF, TEST and JUMP
   const char *name;   ///< of a step that a pass made, else NULL
   const void *fused;  ///< its parameters, which the plan keeps
+  int minor_axis;     ///< results lie in memory with this axis innermost; 0 = in order
   bool cuts_rows;     ///< a run that wants the last rows of the outputs only may cut operand 0 (its last dimension but one)
   atomic_bool use_body;
 } crn_step;
@@ -87,6 +89,7 @@ typedef struct crn_plan {
   struct crn_workspace *folded;
   void (*release_folded)(struct crn_workspace *folded);
   int64_t folded_bytes;
+  CRN_VEC(crn_tensor) folded_reads;    ///< constants that folding computed with, other than by views
   CRN_VEC(crn_keep_alive) keep_alive;  ///< what fused steps point into
 } crn_plan;
 

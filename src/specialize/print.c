@@ -18,8 +18,8 @@ static cairn_status print_slots(const crn_plan *p, const uint32_t *slots, uint32
 
 static cairn_status print_linear(const crn_step *s, crn_str *out) {
   static const char *const formats[] = {"4-bit", "4-bit with minimum", "8-bit", "8-bit with minimum", "f16", "bf16", "f32"};
-  const crn_linear_weights *w = s->infer == crn_infer_fused_lookup ? &((const crn_fused_lookup *)s->fused)->weights
-                                                                   : &((const crn_fused_linear *)s->fused)->weights;
+  const crn_linear_weights *w =
+      s->infer == crn_infer_fused_lookup ? &((const crn_fused_lookup *)s->fused)->weights : &((const crn_fused_linear *)s->fused)->weights;
   CRN_TRY(crn_str_printf(out, "  %lldx%lld %s, %zu bytes", (long long)w->n, (long long)w->k, formats[w->format], w->bytes));
   if (s->infer == crn_infer_fused_lookup) return CAIRN_OK;
   crn_linear_mode mode = ((const crn_fused_linear *)s->fused)->mode;
@@ -47,16 +47,67 @@ static cairn_status print_step(const crn_plan *p, uint32_t i, int depth, crn_str
   return crn_str_puts(out, "\n");
 }
 
+// The step that makes what a WRITE writes, the last one in front of it.
+static const crn_step *maker_of_written(const crn_plan *p, const crn_step *write) {
+  for (const crn_step *s = write; s-- > p->steps;) {
+    for (uint32_t k = 0; k < s->n_out; k++) {
+      if (s->out[k] == write->in[0]) return s;
+    }
+  }
+  return NULL;
+}
+
+static bool is_in_place(const crn_step *maker, const crn_step *write) {
+  return maker && maker->kind == CRN_STEP_UPDATE && maker->state == write->state;
+}
+
+// What a write does: the part that is written in place, or why all of the state is copied.
+static cairn_status print_write(const crn_plan *p, const crn_step *write, crn_str *out) {
+  const crn_step *maker = maker_of_written(p, write);
+  const char *name = !maker ? "an input" : maker->composite ? maker->composite->name : crn_step_name(maker);
+  if (is_in_place(maker, write)) {
+    CRN_TRY(crn_str_printf(out, "in place by %s of ", name));
+    return print_slots(p, &maker->in[maker->fused ? 1 : maker->update ? 2 : 4], 1, out);
+  }
+  if (maker && maker->kind == CRN_STEP_UPDATE)
+    return crn_str_printf(out, "copies all of it: %s does not change the newest value, or somebody else reads what it makes", name);
+  return crn_str_printf(out, "copies all of it: its new value comes from %s, which is no update of the old one", name);
+}
+
+// Writes that do the same (but for the layer) in one line.
+static cairn_status print_state(const crn_plan *p, int32_t state, crn_str *out) {
+  const crn_step *shown = NULL;
+  uint32_t n = 0;
+  for (uint32_t k = 0; k <= p->n_steps; k++) {
+    const crn_step *s = k < p->n_steps ? &p->steps[k] : NULL;
+    if (s && (s->kind != CRN_STEP_WRITE || s->state != state)) continue;
+    const crn_step *maker = s ? maker_of_written(p, s) : NULL, *before = shown ? maker_of_written(p, shown) : NULL;
+    bool same = s && maker && before && maker->id == before->id && maker->update == before->update &&
+                is_in_place(maker, s) == is_in_place(before, shown);
+    if (shown && !same) {
+      CRN_TRY(crn_str_printf(out, "  %u of them: ", n));
+      CRN_TRY(print_write(p, shown, out));
+      CRN_TRY(crn_str_puts(out, "\n"));
+      n = 0;
+    }
+    if (!same) shown = s;
+    n++;
+  }
+  return CAIRN_OK;
+}
+
 static cairn_status print_states(const crn_plan *p, crn_str *out) {
   for (uint32_t i = 0; i < p->n_states; i++) {
     uint32_t in_place = 0, writes = 0;
     for (uint32_t k = 0; k < p->n_steps; k++) {
       const crn_step *s = &p->steps[k];
-      writes += s->kind == CRN_STEP_WRITE && s->state == (int32_t)i;
-      in_place += s->kind == CRN_STEP_UPDATE && s->state == (int32_t)i;
+      if (s->kind != CRN_STEP_WRITE || s->state != (int32_t)i) continue;
+      writes++;
+      in_place += is_in_place(maker_of_written(p, s), s);
     }
-    CRN_TRY(crn_str_printf(out, "state '%s': %u writes, %u of them update the changed part in place%s\n", p->states[i].name, writes, in_place,
-                           in_place < writes ? "; the others copy the whole state" : ""));
+    CRN_TRY(crn_str_printf(out, "state '%s': %u writes, %u of them update the changed part in place%s\n", p->states[i].name, writes,
+                           in_place, in_place < writes ? "; the others copy the whole state" : ""));
+    CRN_TRY(print_state(p, (int32_t)i, out));
   }
   return CAIRN_OK;
 }

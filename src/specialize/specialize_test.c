@@ -64,7 +64,9 @@ static crn_value *quantized(crn_builder *b, const matrices *m, int i) {
 
 typedef enum shape { PLAIN, BIAS, RESIDUAL, GATE, DENSE, TWICE, SHAPES } shape;
 
-static crn_value *product(crn_builder *b, crn_value *x, crn_value *w) { return crn_build_binary(b, CRN_OP_broadcasting_batch_matmul, x, w); }
+static crn_value *product(crn_builder *b, crn_value *x, crn_value *w) {
+  return crn_build_binary(b, CRN_OP_broadcasting_batch_matmul, x, w);
+}
 
 static crn_value *build_shape(crn_builder *b, const matrices *m, shape what, crn_value *x, crn_value *h) {
   const int64_t n[] = {N}, dims[] = {N, K};
@@ -84,7 +86,8 @@ static crn_value *build_shape(crn_builder *b, const matrices *m, shape what, crn
                      crn_build_transpose(b, constant(b, CAIRN_F32, dims, 2, m->dense, false), (uint32_t[]){1, 0}, 2));
     default: {  // both products are read twice: nothing may be merged
       crn_value *a = product(b, x, quantized(b, m, 0));
-      return crn_build_binary(b, CRN_OP_broadcasting_add, crn_build_binary(b, CRN_OP_broadcasting_mul, a, crn_build_unary(b, CRN_OP_silu, a)), a);
+      return crn_build_binary(b, CRN_OP_broadcasting_add,
+                              crn_build_binary(b, CRN_OP_broadcasting_mul, a, crn_build_unary(b, CRN_OP_silu, a)), a);
     }
   }
 }
@@ -95,7 +98,8 @@ static cairn_model *build(cairn_context *context, const matrices *m, shape what,
   cairn_model *model;
   assert_int_equal(crn_program_create(&context->allocator, &p), CAIRN_OK);
   crn_builder_begin(&b, p, "main");
-  crn_value *x = crn_build_input(&b, "x", CAIRN_F16, (int64_t[]){1, -1, K}, 3), *h = crn_build_input(&b, "h", CAIRN_F16, (int64_t[]){1, -1, N}, 3);
+  crn_value *x = crn_build_input(&b, "x", CAIRN_F16, (int64_t[]){1, -1, K}, 3),
+            *h = crn_build_input(&b, "h", CAIRN_F16, (int64_t[]){1, -1, N}, 3);
   crn_value *y = build_shape(&b, m, what, x, h);
   crn_value *outputs[] = {y, crn_build_binary(&b, CRN_OP_add, h, h)};
   assert_int_equal(crn_builder_finish(&b, outputs, (const char *[]){"y", "unused"}, 2), CAIRN_OK);
@@ -171,7 +175,8 @@ static void check(shape what, cairn_precision precision, const char *expected) {
     assert_int_equal(last.n, N);
     for (int64_t i = 0; i < u.n; i++) {
       if (!(fabs(u.data[i] - v.data[i]) <= tolerance(precision) * (1 + fabs(u.data[i]))))
-        fail_msg("shape %d, %lld rows, value %lld: %g instead of %g", (int)what, (long long)rows, (long long)i, (double)v.data[i], (double)u.data[i]);
+        fail_msg("shape %d, %lld rows, value %lld: %g instead of %g", (int)what, (long long)rows, (long long)i, (double)v.data[i],
+                 (double)u.data[i]);
     }
     for (int64_t i = 0; i < N && precision == CAIRN_PRECISION_EXACT; i++) assert_true(last.data[i] == v.data[(rows - 1) * N + i]);
     cairn_ndarray_release(x);

@@ -113,8 +113,10 @@ cairn_status crn_weight_cache_write(crn_weight_store *s, const char *path, const
     status = crn_file_create(path, &f);
     if (status == CAIRN_OK) {
       status = write_all(s, &h, identity, table, &f);
-      if (status == CAIRN_OK) status = crn_file_commit(&f);
-      else crn_file_discard(&f);
+      if (status == CAIRN_OK)
+        status = crn_file_commit(&f);
+      else
+        crn_file_discard(&f);
     }
     crn_free(s->allocator, table, h.n_entries * sizeof *table);
   }
@@ -174,8 +176,8 @@ static cairn_status take_entries(crn_weight_store *s, const file_entry *table, u
 
 static cairn_status not_usable(const char *path) { return CRN_FAIL(NOT_FOUND, "'%s' holds no usable packed weights", path); }
 
-static cairn_status read_table(int fd, const char *path, const char *identity, size_t file_bytes, crn_weight_store *s, file_entry **out_table,
-                               uint64_t *out_n) {
+static cairn_status read_table(int fd, const char *path, const char *identity, size_t file_bytes, crn_weight_store *s,
+                               file_entry **out_table, uint64_t *out_n) {
   file_header h;
   char text[MAX_IDENTITY];
   size_t table_bytes;

@@ -118,7 +118,8 @@ static bool find_quantized(const crn_plan *p, const crn_step *s, crn_matrix_axes
   for (int i = 0; i < 4; i++) {
     parts[i] = crn_constant_of(p, s->in[i]);
     w->is_transient |= p->constants[s->in[i]].buffer != NULL;
-    if (!parts[i] || (i > 0 && (parts[i]->rank != parts[0]->rank || (parts[i]->packed && crn_dtype_bits(parts[i]->dtype) > 8)))) return false;
+    if (!parts[i] || (i > 0 && (parts[i]->rank != parts[0]->rank || (parts[i]->packed && crn_dtype_bits(parts[i]->dtype) > 8))))
+      return false;
   }
   w->is_quantized = true;
   w->data = *parts[0];
@@ -126,7 +127,8 @@ static bool find_quantized(const crn_plan *p, const crn_step *s, crn_matrix_axes
   w->offset1 = *parts[2];
   w->offset2 = *parts[3];
   w->dtype = p->slot_types[s->out[0]]->dtype;
-  if (!crn_dtype_is_integer(w->data.dtype) || crn_dtype_bits(w->data.dtype) > 8 || !is_matrix(&w->data, axes) || !set_sizes(w, axes)) return false;
+  if (!crn_dtype_is_integer(w->data.dtype) || crn_dtype_bits(w->data.dtype) > 8 || !is_matrix(&w->data, axes) || !set_sizes(w, axes))
+    return false;
   if (w->scale.packed || w->offset2.packed || !crn_dtype_is_float(w->scale.dtype)) return false;
   if (!blocks_fit(w)) return false;
   crn_weight_source_find_zero(w);

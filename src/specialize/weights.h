@@ -13,13 +13,13 @@ typedef struct crn_weight_source {
   bool is_quantized;
   crn_tensor data, scale, offset1, offset2;  ///< the last three of a quantised one; all of one rank
   cairn_dtype dtype;                         ///< of the dense values
-  int64_t n, k;        ///< n counts the outputs of all matrices of a stack
-  int64_t stack;       ///< matrices one behind the other (experts), 1 = a single one
-  int n_axis, k_axis;  ///< of `data`
-  int stack_axis;      ///< of `data`; counts when stack > 1
-  bool has_common_zero;  ///< all offsets are the zero point `zero`, and nothing is added
+  int64_t n, k;                              ///< n counts the outputs of all matrices of a stack
+  int64_t stack;                             ///< matrices one behind the other (experts), 1 = a single one
+  int n_axis, k_axis;                        ///< of `data`
+  int stack_axis;                            ///< of `data`; counts when stack > 1
+  bool has_common_zero;                      ///< all offsets are the zero point `zero`, and nothing is added
   float zero;
-  bool is_transient;   ///< the memory may go before the model does: its address names nothing
+  bool is_transient;  ///< the memory may go before the model does: its address names nothing
 } crn_weight_source;
 
 /// Axes of a value that is seen as a matrix: over outputs, over inputs, and over a stack of matrices (CRN_NO_AXIS = a single one).
@@ -46,7 +46,7 @@ bool crn_weight_sources_match(const crn_weight_source *a, const crn_weight_sourc
 /// What a matrix is, without addresses: equal keys of one program mean equal packed forms. Plain data without padding bytes that matter
 /// (keys are cleared before they are filled in), so that keys are compared and stored as they are.
 typedef struct crn_weight_key_part {
-  int64_t offset;  ///< of the first element in the program's data; -1 for small data elsewhere
+  int64_t offset;   ///< of the first element in the program's data; -1 for small data elsewhere
   uint64_t digest;  ///< of such data
   int32_t dtype, rank;
   int64_t is_packed;
@@ -87,8 +87,8 @@ void crn_weight_store_deinitialize(crn_weight_store *store);
 
 /// Packs the rows of several matrices of equal k, one below the other; `interleave`: tile by tile in turn instead (for pairs whose
 /// outputs are combined). Errors: OUT_OF_MEMORY, OUT_OF_RANGE.
-cairn_status crn_weight_store_pack(crn_weight_store *store, crn_pool *pool, const crn_weight_source *sources, int n_sources, bool interleave,
-                                   crn_linear_weights *out_weights);
+cairn_status crn_weight_store_pack(crn_weight_store *store, crn_pool *pool, const crn_weight_source *sources, int n_sources,
+                                   bool interleave, crn_linear_weights *out_weights);
 
 /// weight_cache.c: the store's matrices as a file. Reading takes in what the file holds when it was written for `identity` (the
 /// program's hash and all that packing depends on); a file that is cut short, damaged or of something else is NOT_FOUND and nothing

@@ -7,11 +7,15 @@
 #include <editline/readline.h>
 #endif
 
+#include "base/file.h"
+#include "tools/chat_history.h"
 #include "tools/commands.h"
 #include "tools/generation.h"
+#include "tools/images.h"
 
 typedef struct chat_options {
   const char *system;
+  crn_dialogue_values dialogue;
   crn_generation_values generation;
 } chat_options;
 
@@ -34,6 +38,7 @@ static const crn_tool_option g_options[] = {
      .help = "at most N tokens a reply (default 1024)",
      .minimum = 0,
      .maximum = 1e12},
+    CRN_DIALOGUE_OPTIONS(chat_options, "separate"),
     CRN_STOP_OPTIONS(chat_options, GROUP_CHAT),
     CRN_SAMPLING_OPTIONS(chat_options),
     CRN_ENGINE_OPTIONS(chat_options),
@@ -46,81 +51,114 @@ typedef struct chat {
   const chat_options *o;
   cairn_llm *llm;
   bool interactive;
-  crn_str messages;  // the conversation as JSON, without its closing bracket
-  size_t n_messages;
+  crn_chat_history history;
+  crn_images images;           // of the whole conversation, while a reply is made
+  CRN_VEC(char *) new_images;  // given with /image, for the next message
 } chat;
 
 static const char g_help[] =
-    "  /reset   forget the conversation\n"
-    "  /quit    end (Ctrl-D too)\n"
-    "  /help    this text\n"
+    "  /reset        forget the conversation\n"
+    "  /image FILE   a picture for the next message (vision models)\n"
+    "  /tool TEXT    the result of the next tool call that has none\n"
+    "  /quit         end (Ctrl-D too)\n"
+    "  /help         this text\n"
     "A message that starts with / is written with //. Ctrl-C ends a reply early.";
-
-// --- history ----------------------------------------------------------------------------------------------------------
-
-static cairn_status add_message(chat *c, const char *role, const char *text, size_t bytes) {
-  CRN_TRY(crn_str_printf(&c->messages, "%s{\"role\":\"%s\",\"content\":", c->n_messages ? "," : "", role));
-  CRN_TRY(crn_str_json(&c->messages, text, bytes));
-  CRN_TRY(crn_str_putc(&c->messages, '}'));
-  c->n_messages++;
-  return CAIRN_OK;
-}
-
-static cairn_status start_over(chat *c) {
-  crn_str_clear(&c->messages);
-  c->n_messages = 0;
-  CRN_TRY(crn_str_putc(&c->messages, '['));
-  if (c->o->system) CRN_TRY(add_message(c, "system", c->o->system, strlen(c->o->system)));
-  return CAIRN_OK;
-}
-
-static void cut_back(chat *c, size_t bytes, size_t n_messages) {
-  c->messages.size = bytes;
-  c->messages.data[bytes] = 0;
-  c->n_messages = n_messages;
-}
 
 // --- one reply --------------------------------------------------------------------------------------------------------
 
-static cairn_status generate(chat *c, cairn_generation **out) {
-  // The bracket is only there while the conversation is read, so that messages can be appended afterwards.
-  CRN_TRY(crn_str_putc(&c->messages, ']'));
-  cairn_generate_options g = {.conversation = c->messages.data, .conversation_bytes = c->messages.size};
+static void drop_new_images(chat *c) {
+  for (size_t i = 0; i < c->new_images.size; i++) free(c->new_images.items[i]);
+  c->new_images.size = 0;
+}
+
+static cairn_status start_over(chat *c) {
+  drop_new_images(c);
+  crn_chat_history_clear(&c->history);
+  return c->o->system ? crn_chat_history_add(&c->history, "system", c->o->system) : CAIRN_OK;
+}
+
+static cairn_status generate(chat *c, const char *conversation, crn_reply *reply, cairn_generation **out) {
+  const char *how = c->o->dialogue.reasoning ? c->o->dialogue.reasoning : "separate";
+  cairn_generate_options g = {.conversation = conversation, .conversation_bytes = strlen(conversation)};
+  crn_images_clear(&c->images);
+  const char *path;
+  for (size_t i = 0; (path = crn_chat_history_image(&c->history, i)); i++) CRN_TRY(crn_images_add(c->stream.t, &c->images, path));
+  g.images = c->images.list.items;
+  g.n_images = (int)c->images.list.size;
   crn_generation_fill(&c->o->generation, &g);
   g.max_tokens = c->o->generation.max_tokens.value;
   g.on_token = crn_token_stream_take;
   g.should_cancel = crn_token_stream_cancelled;
   g.user = c;
-  c->stream = (crn_token_stream){.t = c->stream.t, .print = true};
+  CRN_TRY(crn_reply_open(c->stream.t, &c->o->dialogue, how, c->history.tools, c->llm, &g, reply));
+  reply->print = true;
+  c->stream = (crn_token_stream){.t = c->stream.t, .print = true, .reply = reply};
   crn_error_clear();
   crn_interrupt_catch();
   crn_tool_progress(c->stream.t, "thinking", 0, 0);
   cairn_status status = cairn_llm_generate(c->llm, &g, out);
   crn_tool_progress_clear(c->stream.t);
   crn_interrupt_release();
-  c->messages.data[--c->messages.size] = 0;
   return status;
 }
 
-// Asks the model. After a failure the message that led to it is taken out of the history again.
-static cairn_status reply_to(chat *c, const char *text) {
-  size_t bytes = c->messages.size, n_messages = c->n_messages;
+static cairn_status take_reply(chat *c, crn_reply *reply, const cairn_generation *generation) {
+  cairn_generation_info info;
+  CRN_TRY(crn_chat_history_add_reply(&c->history, reply));
+  cairn_generation_get(generation, &info);
+  if (c->stream.t->verbose) crn_generation_note(c->stream.t, &info);
+  if (info.stop_reason == CAIRN_STOP_CONTEXT_FULL) crn_tool_note(c->stream.t, "(the context is full; /reset starts over)");
+  return CAIRN_OK;
+}
+
+// Asks the model for the next message. After a failure what was added since `n_messages` is taken out of the history again.
+static cairn_status answer(chat *c, size_t n_messages) {
+  crn_reply reply = {0};
   cairn_generation *generation = NULL;
-  CRN_TRY(add_message(c, "user", text, strlen(text)));
-  cairn_status status = generate(c, &generation);
-  if (generation) putchar('\n');  // one after each reply, whatever it ends with
-  if (status == CAIRN_OK) {
-    cairn_generation_info info;
-    cairn_generation_get(generation, &info);
-    status = add_message(c, "assistant", info.text, info.text_bytes);
-    if (c->stream.t->verbose) crn_generation_note(c->stream.t, &info);
-    if (info.stop_reason == CAIRN_STOP_CONTEXT_FULL) crn_tool_note(c->stream.t, "(the context is full; /reset starts over)");
-  } else {
-    cut_back(c, bytes, n_messages);
+  char *conversation = NULL;
+  cairn_status status = crn_chat_history_text(&c->history, c->llm, &conversation);
+  if (status == CAIRN_OK) status = generate(c, conversation, &reply, &generation);
+  if (generation) {
+    cairn_status parsed = crn_reply_finish(&reply);
+    if (status == CAIRN_OK) status = parsed;
+    putchar('\n');  // one after each reply, whatever it ends with
   }
+  if (status == CAIRN_OK) status = take_reply(c, &reply, generation);
+  if (status != CAIRN_OK) crn_chat_history_cut(&c->history, n_messages);
   fflush(stdout);
+  crn_reply_close(&reply);
   if (generation) cairn_generation_destroy(generation);
+  free(conversation);
   return status;
+}
+
+static cairn_status reply_to(chat *c, const char *text) {
+  size_t n_messages = crn_chat_history_size(&c->history);
+  CRN_TRY(crn_chat_history_add_with_images(&c->history, "user", text, (const char *const *)c->new_images.items, c->new_images.size));
+  drop_new_images(c);
+  return answer(c, n_messages);
+}
+
+// A picture that cannot be used is told now, not with the message it belongs to.
+static cairn_status take_image(chat *c, const char *path) {
+  cairn_llm_images info;
+  path += strspn(path, " \t");
+  cairn_llm_describe_images(c->llm, &info);
+  if (!info.image_tokens) return CRN_FAIL(UNSUPPORTED, "the model takes no images: a bundle of kind vlm is needed");
+  if (!crn_file_exists(path)) return CRN_FAIL(NOT_FOUND, "image '%s': no such file", path);
+  char *copy = strdup(path);
+  cairn_status status =
+      copy ? crn_vec_push(crn_default_allocator(), &c->new_images, copy) : CRN_FAIL(OUT_OF_MEMORY, "no memory for a path");
+  if (status != CAIRN_OK) free(copy);
+  return status;
+}
+
+// The model goes on when each of its calls has a result.
+static cairn_status take_tool_result(chat *c, const char *text) {
+  size_t n_messages = crn_chat_history_size(&c->history);
+  int n_open;
+  CRN_TRY(crn_chat_history_add_result(&c->history, text, &n_open));
+  return n_open ? CAIRN_OK : answer(c, n_messages);
 }
 
 // --- lines ------------------------------------------------------------------------------------------------------------
@@ -129,6 +167,8 @@ typedef enum line_result { LINE_MESSAGE, LINE_DONE, LINE_QUIT, LINE_FAILED } lin
 
 static line_result handle_command(chat *c, const char *line) {
   if (!strcmp(line, "/quit") || !strcmp(line, "/exit")) return LINE_QUIT;
+  if (!strncmp(line, "/image ", 7)) return take_image(c, line + 7) == CAIRN_OK ? LINE_DONE : LINE_FAILED;
+  if (!strncmp(line, "/tool ", 6)) return take_tool_result(c, line + 6) == CAIRN_OK ? LINE_DONE : LINE_FAILED;
   if (!strcmp(line, "/reset")) {
     if (cairn_llm_reset(c->llm, 0) != CAIRN_OK || start_over(c) != CAIRN_OK) return LINE_FAILED;
     if (c->interactive) crn_tool_note(c->stream.t, "(the conversation is forgotten)");
@@ -189,10 +229,12 @@ static int converse(chat *c) {
 
 static int run_chat(crn_tool *t, const void *values) {
   chat c = {.stream.t = t, .o = values, .interactive = isatty(STDIN_FILENO)};
-  int code = crn_generation_check(t, &c.o->generation);
+  int code = crn_dialogue_check(t, &c.o->dialogue);
+  if (code == TOOL_CONTINUE) code = crn_generation_check(t, &c.o->generation);
   if (code != TOOL_CONTINUE) return code;
-  crn_str_initialize(&c.messages, NULL);
-  cairn_status status = crn_generation_open(t, t->positionals[0], &c.o->generation, CRN_NEED_CHAT, &c.llm);
+  cairn_status status = crn_chat_history_initialize(&c.history, c.o->dialogue.template_name);
+  if (status == CAIRN_OK) status = crn_dialogue_read_tools(&c.o->dialogue, &c.history.tools);
+  if (status == CAIRN_OK) status = crn_generation_open(t, t->positionals[0], &c.o->generation, CRN_NEED_CHAT, &c.llm);
   if (status == CAIRN_OK) status = start_over(&c);
   if (status == CAIRN_OK) {
     cairn_llm_info info;
@@ -202,7 +244,10 @@ static int run_chat(crn_tool *t, const void *values) {
   } else {
     code = crn_tool_fail(t);
   }
-  crn_str_deinitialize(&c.messages);
+  crn_chat_history_deinitialize(&c.history);
+  crn_images_free(&c.images);
+  drop_new_images(&c);
+  crn_vec_free(crn_default_allocator(), &c.new_images);
   if (c.llm) cairn_llm_close(c.llm);
   return crn_tool_flush(t, code);
 }
@@ -219,13 +264,16 @@ const crn_tool_command crn_command_chat = {
         "  printf 'Hello\\nAnd again?\\n' | cairn chat model.gguf\n"
         "\n"
         "In a conversation:\n"
-        "  /reset   forget the conversation\n"
-        "  /quit    end (Ctrl-D too)\n"
-        "  /help    the commands\n"
-        "  //text   a message that starts with /",
+        "  /reset        forget the conversation\n"
+        "  /image FILE   a picture for the next message (vision models); may be repeated\n"
+        "  /tool TEXT    the result of the next tool call that has none; the model goes on when all have one\n"
+        "  /quit         end (Ctrl-D too)\n"
+        "  /help         the commands\n"
+        "  //text        a message that starts with /",
     TOOL_OPTIONS(g_options),
     .min_positionals = 1,
     .max_positionals = 1,
+    .can_trace = true,
     .defaults = &g_defaults,
     .values_bytes = sizeof g_defaults,
     .run = run_chat,

@@ -1,8 +1,10 @@
 // cairn generate: text from a language model, streamed as it comes.
+#include <stdlib.h>
 #include <string.h>
 
 #include "tools/commands.h"
 #include "tools/generation.h"
+#include "tools/images.h"
 #include "tools/logits.h"
 #include "tools/outputs.h"
 #include "tools/text_source.h"
@@ -10,6 +12,8 @@
 typedef struct generate_options {
   const char *prompt, *prompt_file, *raw_tokens, *force, *logits;
   bool json, no_template;
+  crn_option_list images;
+  crn_dialogue_values dialogue;
   crn_generation_values generation;
 } generate_options;
 
@@ -42,6 +46,13 @@ static const crn_tool_option g_options[] = {
      .offset = AT(no_template),
      .group = GROUP_PROMPT,
      .help = "the text itself, instead of as a user's message in the model's chat template"},
+    {.name = "image",
+     .kind = OPTION_LIST,
+     .offset = AT(images),
+     .argument = "FILE",
+     .group = GROUP_PROMPT,
+     .help = "picture before the text (or at its place among the tokens), for vision models; may be repeated. PNG, JPEG, PPM, or pixel "
+             "values as .npy or .safetensors"},
     {.name = "max-tokens",
      .letter = 'n',
      .kind = OPTION_INTEGER,
@@ -68,6 +79,7 @@ static const crn_tool_option g_options[] = {
      .argument = "FILE",
      .group = GROUP_OUTPUT,
      .help = "feed the ids of {\"tokens\":[...]} instead of sampled ones"},
+    CRN_DIALOGUE_OPTIONS(generate_options, "show: as the model writes it"),
     CRN_STOP_OPTIONS(generate_options, GROUP_OUTPUT),
     CRN_SAMPLING_OPTIONS(generate_options),
     CRN_ENGINE_OPTIONS(generate_options),
@@ -80,7 +92,10 @@ typedef struct generate_job {
   crn_logits logits;
   cairn_llm *llm;
   cairn_generate_options options;
-  crn_str text;
+  crn_reply reply;
+  json_t *tools;
+  crn_images images;
+  crn_str text, conversation;
 } generate_job;
 
 static cairn_status take_logits(void *user, int64_t position, const float *row, int64_t vocab_size) {
@@ -94,7 +109,32 @@ static int check_options(crn_tool *t, const generate_options *o) {
   if (n > 1) return crn_tool_usage_error(t, "only one of --prompt, --prompt-file and --raw-tokens can be given");
   if (o->no_template && o->raw_tokens)
     return crn_tool_usage_error(t, "--no-template is about text; --raw-tokens never goes through a template");
-  return crn_generation_check(t, &o->generation);
+  if ((o->dialogue.tools || o->dialogue.template_name) && (o->no_template || o->raw_tokens))
+    return crn_tool_usage_error(t, "--tools and --template are for the chat template; --raw-tokens and --no-template do not use it");
+  int code = crn_dialogue_check(t, &o->dialogue);
+  return code != TOOL_CONTINUE ? code : crn_generation_check(t, &o->generation);
+}
+
+// With tools or a named template the prompt is a whole conversation.
+static cairn_status make_conversation(const generate_options *o, generate_job *job) {
+  crn_str *c = &job->conversation;
+  CRN_TRY(crn_str_puts(c, "{\"messages\":[{\"role\":\"user\",\"content\":"));
+  if (o->images.n) CRN_TRY(crn_str_putc(c, '['));
+  for (int i = 0; i < o->images.n; i++) CRN_TRY(crn_str_puts(c, "{\"type\":\"image\"},"));
+  if (o->images.n) CRN_TRY(crn_str_puts(c, "{\"type\":\"text\",\"text\":"));
+  CRN_TRY(crn_str_json(c, job->text.data, job->text.size));
+  CRN_TRY(crn_str_puts(c, o->images.n ? "}]}]" : "}]"));
+  if (job->tools) {
+    char *tools = json_dumps(job->tools, JSON_COMPACT);
+    cairn_status status = tools ? crn_str_printf(c, ",\"tools\":%s", tools) : CRN_FAIL(OUT_OF_MEMORY, "no memory for the tools");
+    free(tools);
+    CRN_TRY(status);
+  }
+  if (o->dialogue.template_name) {
+    CRN_TRY(crn_str_puts(c, ",\"chat_template\":"));
+    CRN_TRY(crn_str_json(c, o->dialogue.template_name, strlen(o->dialogue.template_name)));
+  }
+  return crn_str_putc(c, '}');
 }
 
 // Small inputs are read before the model, so that a wrong path is told at once.
@@ -110,7 +150,15 @@ static cairn_status read_prompt(crn_tool *t, const generate_options *o, generate
   } else {
     CRN_TRY(crn_str_puts(&job->text, o->prompt));
   }
-  if (!o->raw_tokens) {
+  for (int i = 0; i < o->images.n; i++) CRN_TRY(crn_images_add(t, &job->images, o->images.items[i]));
+  g->images = job->images.list.items;
+  g->n_images = (int)job->images.list.size;
+  CRN_TRY(crn_dialogue_read_tools(&o->dialogue, &job->tools));
+  if (job->tools || o->dialogue.template_name) {
+    CRN_TRY(make_conversation(o, job));
+    g->conversation = job->conversation.data;
+    g->conversation_bytes = job->conversation.size;
+  } else if (!o->raw_tokens) {
     g->text = job->text.data;
     g->text_bytes = job->text.size;
     g->form = o->no_template ? CAIRN_PROMPT_RAW : CAIRN_PROMPT_AUTO;
@@ -136,6 +184,20 @@ static cairn_status check_output(crn_tool *t, const generate_options *o) {
   return crn_output_check_apart("--logits", o->logits, model);
 }
 
+// The text is taken apart where somebody wants its parts.
+static bool wants_parts(const generate_options *o) {
+  return o->json || o->dialogue.reasoning || o->dialogue.tools || o->dialogue.tool_format;
+}
+
+static cairn_status open_reply(crn_tool *t, const generate_options *o, generate_job *job) {
+  if (!wants_parts(o) || cairn_llm_has_text(job->llm) != CAIRN_OK) return CAIRN_OK;
+  const char *how = o->dialogue.reasoning ? o->dialogue.reasoning : "show";
+  CRN_TRY(crn_reply_open(t, &o->dialogue, how, job->tools, job->llm, &job->options, &job->reply));
+  job->reply.print = !o->json;
+  job->stream.reply = &job->reply;
+  return CAIRN_OK;
+}
+
 static void set_callbacks(crn_tool *t, const generate_options *o, generate_job *job) {
   cairn_generate_options *g = &job->options;
   crn_generation_fill(&o->generation, g);
@@ -150,16 +212,33 @@ static void set_callbacks(crn_tool *t, const generate_options *o, generate_job *
   job->stream = (crn_token_stream){.t = t, .print = !o->json, .ids = cairn_llm_has_text(job->llm) != CAIRN_OK};
 }
 
+static cairn_status print_document(generate_job *job, const cairn_generation_info *info, const char *error) {
+  crn_str text;
+  const crn_reply *reply = job->reply.dialogue ? &job->reply : NULL;
+  crn_str_initialize(&text, NULL);
+  cairn_status status =
+      reply ? crn_reply_plain_text(reply, job->llm, info, &job->options, &text) : crn_str_append(&text, info->text, info->text_bytes);
+  if (status == CAIRN_OK) status = crn_generation_print_json(job->llm, info, &text, reply, error);
+  crn_str_deinitialize(&text);
+  return status;
+}
+
 // What was generated before a failure is shown all the same; the message and the exit code tell that it is not all.
 static int report(crn_tool *t, const generate_options *o, generate_job *job, cairn_status status, cairn_generation *generation) {
   char why[2048] = "";
   if (status != CAIRN_OK) cairn_last_error_text(why, sizeof why);
+  cairn_status parsed = job->reply.dialogue ? crn_reply_finish(&job->reply) : CAIRN_OK;
+  if (status == CAIRN_OK && parsed != CAIRN_OK) {
+    // What the parser refused ended the generation, and is the reason to tell.
+    status = parsed;
+    cairn_last_error_text(why, sizeof why);
+  }
   int code = status == CAIRN_OK ? TOOL_OK : TOOL_FAILURE;
   if (generation) {
     cairn_generation_info info;
     cairn_generation_get(generation, &info);
     if (!o->json) putchar('\n');  // always one, so that the text is what comes before it
-    if (o->json && crn_generation_print_json(job->llm, &info, why[0] ? why : NULL) != CAIRN_OK) code = crn_tool_fail(t);
+    if (o->json && print_document(job, &info, why[0] ? why : NULL) != CAIRN_OK) code = crn_tool_fail(t);
     if (status == CAIRN_OK && o->logits && crn_logits_write(&job->logits, (int64_t)info.n_prompt_tokens, o->logits) != CAIRN_OK)
       code = crn_tool_fail(t);
     if (!o->json) crn_generation_note(t, &info);
@@ -179,15 +258,17 @@ static int run_generate(crn_tool *t, const void *values) {
   int code = check_options(t, o);
   if (code != TOOL_CONTINUE) return code;
   crn_str_initialize(&job.text, NULL);
+  crn_str_initialize(&job.conversation, NULL);
   cairn_status status = read_prompt(t, o, &job);
   if (status == CAIRN_OK) status = check_output(t, o);
   if (status == CAIRN_OK)
     status = crn_generation_open(t, t->positionals[0], &o->generation, o->raw_tokens ? CRN_NEED_IDS : CRN_NEED_TEXT, &job.llm);
+  if (status == CAIRN_OK) set_callbacks(t, o, &job);
+  if (status == CAIRN_OK) status = open_reply(t, o, &job);
   if (status != CAIRN_OK) {
     code = crn_tool_fail(t);
   } else {
     cairn_generation *generation = NULL;
-    set_callbacks(t, o, &job);
     crn_error_clear();
     crn_interrupt_catch();
     crn_tool_progress(t, "reading the prompt", 0, 0);
@@ -196,8 +277,12 @@ static int run_generate(crn_tool *t, const void *values) {
     code = report(t, o, &job, status, generation);
     if (generation) cairn_generation_destroy(generation);
   }
+  crn_images_free(&job.images);
   crn_logits_release(&job.logits);
   crn_str_deinitialize(&job.text);
+  crn_str_deinitialize(&job.conversation);
+  crn_reply_close(&job.reply);
+  json_decref(job.tools);
   if (job.llm) cairn_llm_close(job.llm);
   return crn_tool_flush(t, code);
 }
@@ -213,10 +298,13 @@ const crn_tool_command crn_command_generate = {
         "\n"
         "  cairn generate bundle --prompt \"Why is the sky blue?\"\n"
         "  cairn generate model.gguf --prompt-file essay.txt --no-template --max-tokens 100 --temperature 0.8 --top-p 0.95\n"
+        "  cairn generate bundle --prompt \"Weather in Oslo?\" --tools tools.json --json\n"
+        "  cairn generate vlm-bundle --image photo.jpg --prompt \"What is on the table?\"\n"
         "  cairn generate bundle --raw-tokens prompt.json --max-tokens 16 --json",
     TOOL_OPTIONS(g_options),
     .min_positionals = 1,
     .max_positionals = 1,
+    .can_trace = true,
     .defaults = &g_defaults,
     .values_bytes = sizeof g_defaults,
     .run = run_generate,

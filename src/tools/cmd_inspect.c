@@ -31,7 +31,14 @@ static const crn_tool_option g_options[] = {
      .kind = OPTION_FLAG,
      .offset = AT(plan),
      .group = GROUP_WHAT,
-     .help = "the specialized plan (not available in this version)"},
+     .help = "the steps every function became: kernels, precision, bytes, states updated in place"},
+    {.name = "precision",
+     .kind = OPTION_TEXT,
+     .offset = AT(precision),
+     .argument = "P",
+     .group = GROUP_WHAT,
+     .help = "with --plan: the precision asked for (default auto)",
+     .choices = "auto|exact|bf16|int8"},
     {.name = "component",
      .kind = OPTION_TEXT,
      .offset = AT(component),
@@ -58,6 +65,9 @@ static int check_options(crn_tool *t, const crn_inspect_options *o) {
   if ((o->bodies || o->locations || o->large_data) && !o->ir)
     return crn_tool_usage_error(t, "--bodies, --locations and --large-data belong to --ir");
   if (o->ir && o->json) return crn_tool_usage_error(t, "--ir prints text; it cannot be combined with --json");
+  if (o->plan && (o->ir || o->ops || o->weights || o->save_contract || o->expect))
+    return crn_tool_usage_error(t, "--plan stands alone (with --json, --component and --precision)");
+  if (o->precision && !o->plan) return crn_tool_usage_error(t, "--precision belongs to --plan");
   if ((o->save_contract || o->expect) && (o->ir || o->component))
     return crn_tool_usage_error(t, "contracts cover a whole model; leave --ir and --component out");
   return TOOL_CONTINUE;
@@ -68,11 +78,7 @@ static int run_inspect(crn_tool *t, const void *values) {
   int code = check_options(t, o);
   if (code != TOOL_CONTINUE) return code;
   crn_source source;
-  cairn_status status = CAIRN_OK;
-  if (o->plan)
-    status =
-        CRN_FAIL(UNSUPPORTED, "--plan: this version runs the stored program operation by operation; there is no specialized plan to show");
-  if (status == CAIRN_OK) status = crn_source_find(t, t->positionals[0], NULL, &source);
+  cairn_status status = crn_source_find(t, t->positionals[0], NULL, &source);
   if (status == CAIRN_OK) status = crn_output_check_file("--save-contract", o->save_contract);
   if (status == CAIRN_OK) {
     // An asset keeps its warnings, and they are part of what is shown.
@@ -80,7 +86,9 @@ static int run_inspect(crn_tool *t, const void *values) {
     status = crn_tool_open_context(t);
   }
   if (status != CAIRN_OK) return crn_tool_fail(t);
-  if (source.kind == CRN_SOURCE_FILE)
+  if (o->plan)
+    code = crn_inspect_plan(t, &source, o);
+  else if (source.kind == CRN_SOURCE_FILE)
     code = crn_inspect_import(t, &source, o);
   else
     code = crn_inspect_assets(t, &source, o);

@@ -150,7 +150,12 @@ static cairn_status check_media(const crn_runner *r, const crn_source *source) {
   if (!vision) return CRN_FAIL(INVALID_ARGUMENT, "%s requires a vision-language model (engine does not support multimodal)", flag);
   const char *path = o->image ? o->image : o->video;
   if (!crn_file_exists(path)) return CRN_FAIL(NOT_FOUND, "%s not found at %s", o->image ? "image" : "video", path);
-  return CRN_FAIL(UNSUPPORTED, "%s: this version does not run vision models yet", flag);
+  if (o->video) return CRN_FAIL(UNSUPPORTED, "--video: this version does not read videos");
+  if (o->image_strategy && strcmp(o->image_strategy, "metadata") != 0)
+    return CRN_FAIL(UNSUPPORTED, "--image-strategy %s: this version fits pictures as the metadata says", o->image_strategy);
+  if (o->image_info && strcmp(o->image_info, "on") == 0)
+    return CRN_FAIL(UNSUPPORTED, "--image-info on: this version tells the model nothing about the size of a picture");
+  return CAIRN_OK;
 }
 
 // --- preparing --------------------------------------------------------------------------------------------------------
@@ -233,8 +238,12 @@ static cairn_status read_text(const crn_runner_options *o, crn_str *out) {
 }
 
 static cairn_status encode_prompt(crn_runner *r, const crn_str *text) {
-  cairn_generate_options g = {
-      .text = text->data, .text_bytes = text->size, .form = r->o->apply_chat_template ? CAIRN_PROMPT_AUTO : CAIRN_PROMPT_RAW};
+  const cairn_image image = {.path = r->o->image};
+  cairn_generate_options g = {.images = &image,
+                              .n_images = r->o->image ? 1 : 0,
+                              .text = text->data,
+                              .text_bytes = text->size,
+                              .form = r->o->apply_chat_template ? CAIRN_PROMPT_AUTO : CAIRN_PROMPT_RAW};
   double start = crn_tool_now();
   CRN_TRY(cairn_llm_encode_prompt(r->llm, &g, NULL, 0, &r->n_prompt));
   CRN_TRY(crn_arena_array(r->t->arena, r->n_prompt, sizeof *r->prompt, &r->prompt));
@@ -308,7 +317,10 @@ static cairn_status show_generation(crn_runner *r, const cairn_generation *gener
 
 static cairn_status generate(crn_runner *r) {
   cairn_generation *generation = NULL;
-  cairn_generate_options g = {.tokens = r->prompt,
+  const cairn_image image = {.path = r->o->image};
+  cairn_generate_options g = {.images = &image,
+                              .n_images = r->o->image ? 1 : 0,
+                              .tokens = r->prompt,
                               .n_tokens = r->n_prompt,
                               .max_tokens = r->o->max_tokens.value,
                               .sampling = sampling_of(r->o),

@@ -73,8 +73,8 @@ static const crn_tool_option g_options[] = {
      .offset = AT(precision),
      .argument = "P",
      .group = GROUP_HOW,
-     .help = "arithmetic; only exact (the types of the asset) is built in this version",
-     .choices = "exact|bf16|int8"},
+     .help = "arithmetic of products with constant matrices",
+     .choices = "auto|exact|bf16|int8"},
     {.name = "composites",
      .kind = OPTION_TEXT,
      .offset = AT(composites),
@@ -144,7 +144,10 @@ static cairn_status check_outputs(const crn_run_options *o, const char *model) {
 
 static cairn_status open_model(run_job *job) {
   crn_source source;
-  cairn_model_options options = {.strict_hash = job->o->strict_hash, .progress = crn_tool_progress_callback, .progress_user = job->t};
+  cairn_model_options options = {.strict_hash = job->o->strict_hash,
+                                 .precision = crn_precision_of(job->o->precision),
+                                 .progress = crn_tool_progress_callback,
+                                 .progress_user = job->t};
   if (job->o->composites) options.composites = strcmp(job->o->composites, "body") != 0 ? CAIRN_COMPOSITES_FAST : CAIRN_COMPOSITES_BODY;
   if (job->watch.print || job->watch.dump) {
     options.trace = crn_run_watch_op;
@@ -245,8 +248,6 @@ static int run_run(crn_tool *t, const void *values) {
                  .results.t = t,
                  .watch = {.print = o->trace_ops ? o->json ? stderr : stdout : NULL, .dump = o->dump, .many_steps = o->steps.given}};
   cairn_status status = crn_tool_open_context(t);
-  if (status == CAIRN_OK && strcmp(o->precision, "exact") != 0)
-    status = CRN_FAIL(UNSUPPORTED, "--precision %s is not built in this version; exact is", o->precision);
   if (status == CAIRN_OK) status = open_model(&job);
   if (status == CAIRN_OK) status = prepare(&job);
   if (status == CAIRN_OK) status = run_steps(&job);
@@ -271,6 +272,7 @@ const crn_tool_command crn_command_run = {
     TOOL_OPTIONS(g_options),
     .min_positionals = 1,
     .max_positionals = 1,
+    .can_trace = true,
     .defaults = &g_defaults,
     .values_bytes = sizeof g_defaults,
     .run = run_run,

@@ -8,7 +8,7 @@
 #include "tools/text_source.h"
 
 typedef struct template_options {
-  const char *input;
+  const char *input, *name;
 } template_options;
 
 static const crn_tool_option g_options[] = {
@@ -19,23 +19,24 @@ static const crn_tool_option g_options[] = {
      .argument = "FILE",
      .group = "Input",
      .help = "{\"messages\":[...],\"tools\":[...],\"add_generation_prompt\":true,\"variables\":{...}}; - or nothing = stdin"},
+    {.name = "template",
+     .kind = OPTION_TEXT,
+     .offset = offsetof(template_options, name),
+     .argument = "NAME",
+     .group = "Input",
+     .help = "which one of several templates: default, tool_use, rag, ... (without: tool_use when there are tools)"},
 };
 
 static const template_options g_defaults;
 
 static cairn_status out_of_memory(void) { return CRN_FAIL(OUT_OF_MEMORY, "no memory for the template's variables"); }
 
-// The variables a template sees: special tokens first, then the members of the input, then what "variables" says, each
-// over the ones before. Templates may ask for tools and documents; both exist and are none unless given.
-static cairn_status make_variables(const json_t *input, const crn_template_source *source, json_t **out) {
+// The variables a template sees: the members of the input, then what "variables" says over them.
+static cairn_status make_variables(const json_t *input, const char *name, json_t **out) {
   const char *key;
-  json_t *value;
-  json_t *all = json_deep_copy(source->tokens);
+  json_t *value, *all = json_object();
   *out = all;
   if (!all) return out_of_memory();
-  if (json_object_set_new(all, "tools", json_null()) || json_object_set_new(all, "documents", json_null()) ||
-      json_object_set_new(all, "add_generation_prompt", json_false()))
-    return out_of_memory();
   json_object_foreach((json_t *)input, key, value) {
     if (strcmp(key, "variables") != 0 && json_object_set(all, key, value)) return out_of_memory();
   }
@@ -44,23 +45,24 @@ static cairn_status make_variables(const json_t *input, const crn_template_sourc
     if (!json_is_object(variables)) return CRN_FAIL(CORRUPT, "'variables' must be an object");
     if (json_object_update(all, variables)) return out_of_memory();
   }
+  if (name && json_object_set_new(all, "chat_template", json_string(name))) return out_of_memory();
   if (!json_is_array(json_object_get(all, "messages")))
     return CRN_FAIL(INVALID_ARGUMENT, "'messages' must be an array: {\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}");
   return CAIRN_OK;
 }
 
-static cairn_status render(const cairn_template *compiled, const json_t *variables, crn_str *out) {
-  char *text = json_dumps(variables, JSON_COMPACT);
-  if (!text) return out_of_memory();
-  size_t n = strlen(text), bytes = 0;
-  cairn_status status = crn_str_reserve(out, 1 << 16);
-  if (status == CAIRN_OK) status = cairn_template_render(compiled, text, n, NULL, out->data, out->capacity - 1, &bytes);
+static cairn_status render(const crn_template_source *source, const json_t *variables, crn_str *out) {
+  char *text = json_dumps(variables, JSON_COMPACT), *tokens = json_dumps(source->tokens, JSON_COMPACT);
+  size_t n = text ? strlen(text) : 0, bytes = 0;
+  cairn_status status = text && tokens ? crn_str_reserve(out, 1 << 16) : out_of_memory();
+  if (status == CAIRN_OK) status = cairn_template_set_render(source->set, text, n, tokens, NULL, out->data, out->capacity - 1, &bytes);
   if (status == CAIRN_OK && bytes > out->capacity - 1) {
     status = crn_str_reserve(out, bytes);
-    if (status == CAIRN_OK) status = cairn_template_render(compiled, text, n, NULL, out->data, out->capacity - 1, &bytes);
+    if (status == CAIRN_OK) status = cairn_template_set_render(source->set, text, n, tokens, NULL, out->data, out->capacity - 1, &bytes);
   }
   if (status == CAIRN_OK) out->size = bytes;
   free(text);
+  free(tokens);
   return status;
 }
 
@@ -77,18 +79,14 @@ static cairn_status read_input(const char *path, json_t **out) {
 
 static cairn_status render_all(crn_tool *t, const char *path, const template_options *o, crn_str *out) {
   json_t *input = NULL, *variables = NULL;
-  cairn_template *compiled = NULL;
   crn_template_source source = {0};
   cairn_status status;
   CRN_TRY_GOTO(read_input(o->input, &input));
-  bool with_tools = json_array_size(json_object_get(input, "tools")) > 0;
-  status = crn_template_source_open(t, path, with_tools, &source);
-  if (status == CAIRN_OK) status = make_variables(input, &source, &variables);
-  if (status == CAIRN_OK) status = cairn_template_create(t->context, source.text.data, source.text.size, source.what, &compiled);
-  if (status == CAIRN_OK) status = render(compiled, variables, out);
-  crn_template_source_close(&source);
+  CRN_TRY_GOTO(crn_template_source_open(t, path, &source));
+  CRN_TRY_GOTO(make_variables(input, o->name, &variables));
+  CRN_TRY_GOTO(render(&source, variables, out));
 done:
-  if (compiled) cairn_template_release(compiled);
+  crn_template_source_close(&source);
   json_decref(variables);
   json_decref(input);
   return status;
@@ -114,7 +112,8 @@ const crn_tool_command crn_command_template = {
     .description =
         "Renders the chat template of a bundle, a tokenizer folder, a GGUF file or a .jinja file and prints the text exactly, with no "
         "newline added. The names of the special tokens (bos_token, eos_token, ...) come from the tokenizer's files; \"variables\" of the "
-        "input can replace them and add others.\n"
+        "input can replace them and add others. \"continue_final_message\":true ends the text where the last message ends, so that a "
+        "model goes on with it.\n"
         "\n"
         "  echo '{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"add_generation_prompt\":true}' | cairn template bundle",
     TOOL_OPTIONS(g_options),

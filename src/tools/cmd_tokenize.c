@@ -10,7 +10,7 @@
 #include "tools/text_source.h"
 
 typedef struct tokenize_options {
-  bool decode, json, json_lines, no_special, skip_special, show;
+  bool decode, json, json_lines, no_special, skip_special, show, offsets;
   const char *file;
 } tokenize_options;
 
@@ -47,6 +47,11 @@ static const crn_tool_option g_options[] = {
      .offset = AT(show),
      .group = GROUP_FORM,
      .help = "a line per token: its id, and how the vocabulary spells it"},
+    {.name = "offsets",
+     .kind = OPTION_FLAG,
+     .offset = AT(offsets),
+     .group = GROUP_FORM,
+     .help = "with each token the bytes of the text it stands for, as BEGIN-END"},
     {.name = "json", .kind = OPTION_FLAG, .offset = AT(json), .group = GROUP_FORM, .help = "one JSON document"},
     {.name = "json-lines",
      .kind = OPTION_FLAG,
@@ -58,21 +63,49 @@ static const crn_tool_option g_options[] = {
 
 static const tokenize_options g_defaults;
 
+// The tokens of a text.
+typedef struct tokens {
+  int32_t *ids;
+  cairn_token_span *spans;  // NULL = not asked for
+  size_t n;
+} tokens;
+
+static cairn_status encode(const cairn_tokenizer *tokenizer, const char *text, size_t bytes, bool special, bool offsets, crn_arena *arena,
+                           tokens *out) {
+  if (!offsets) return crn_tool_encode(tokenizer, text, bytes, special, arena, &out->ids, &out->n);
+  CRN_TRY(crn_tool_encode_offsets(tokenizer, text, bytes, special, arena, &out->spans, &out->n));
+  CRN_TRY(crn_arena_array(arena, out->n, sizeof *out->ids, &out->ids));
+  for (size_t i = 0; i < out->n; i++) out->ids[i] = out->spans[i].id;
+  return CAIRN_OK;
+}
+
 // --- one object per line --------------------------------------------------------------------------------------------------
 
-static cairn_status encode_line(const cairn_tokenizer *tokenizer, const json_t *in, const char *what, crn_arena *arena,
+static void write_offsets(crn_json_writer *w, const cairn_token_span *spans, size_t n) {
+  crn_jw_key(w, "offsets");
+  crn_jw_open_array(w, true);
+  for (size_t i = 0; spans && i < n; i++) {
+    crn_jw_open_array(w, true);
+    crn_jw_integer(w, (int64_t)spans[i].begin);
+    crn_jw_integer(w, (int64_t)spans[i].end);
+    crn_jw_close_array(w);
+  }
+  crn_jw_close_array(w);
+}
+
+static cairn_status encode_line(const cairn_tokenizer *tokenizer, bool offsets, const json_t *in, const char *what, crn_arena *arena,
                                 crn_json_writer *w) {
   const json_t *text = json_object_get(in, "text");
   bool special = true;
-  int32_t *ids = NULL;
-  size_t n = 0;
+  tokens t = {0};
   if (!json_is_string(text)) return CRN_FAIL(CORRUPT, "%s: an object with a member 'text' is expected", what);
   CRN_TRY(crn_json_bool(in, what, "add_special_tokens", false, &special));
-  CRN_TRY(crn_tool_encode(tokenizer, json_string_value(text), json_string_length(text), special, arena, &ids, &n));
+  CRN_TRY(encode(tokenizer, json_string_value(text), json_string_length(text), special, offsets, arena, &t));
   crn_jw_key(w, "ids");
   crn_jw_open_array(w, true);
-  for (size_t i = 0; i < n; i++) crn_jw_integer(w, ids[i]);
+  for (size_t i = 0; i < t.n; i++) crn_jw_integer(w, t.ids[i]);
   crn_jw_close_array(w);
+  if (offsets) write_offsets(w, t.spans, t.n);
   return w->status;
 }
 
@@ -92,7 +125,8 @@ static cairn_status decode_line(const cairn_tokenizer *tokenizer, const json_t *
   return w->status;
 }
 
-static cairn_status convert_line(const cairn_tokenizer *tokenizer, bool decode, const char *line, size_t bytes, int64_t number) {
+static cairn_status convert_line(const cairn_tokenizer *tokenizer, const tokenize_options *o, const char *line, size_t bytes,
+                                 int64_t number) {
   char what[32];
   json_t *in = NULL;
   crn_arena arena;
@@ -103,7 +137,7 @@ static cairn_status convert_line(const cairn_tokenizer *tokenizer, bool decode, 
   crn_jw_open_object(&w);
   cairn_status status;
   CRN_TRY_GOTO(crn_tool_parse_json(line, bytes, what, &in));
-  CRN_TRY_GOTO(decode ? decode_line(tokenizer, in, what, &arena, &w) : encode_line(tokenizer, in, what, &arena, &w));
+  CRN_TRY_GOTO(o->decode ? decode_line(tokenizer, in, what, &arena, &w) : encode_line(tokenizer, o->offsets, in, what, &arena, &w));
   crn_jw_close_object(&w);
   CRN_TRY_GOTO(crn_jw_print(&w, stdout));
   // Whoever feeds lines through a pipe waits for each answer.
@@ -129,7 +163,7 @@ static cairn_status convert_lines(const cairn_tokenizer *tokenizer, const tokeni
   ssize_t n;
   cairn_status status = CAIRN_OK;
   for (int64_t number = 1; status == CAIRN_OK && (n = getline(&line, &capacity, in)) >= 0; number++)
-    if (!is_blank(line, (size_t)n)) status = convert_line(tokenizer, o->decode, line, (size_t)n, number);
+    if (!is_blank(line, (size_t)n)) status = convert_line(tokenizer, o, line, (size_t)n, number);
   free(line);
   if (status == CAIRN_OK && ferror(in)) status = CRN_FAIL(IO, "cannot read the input");
   if (o->file) fclose(in);
@@ -212,18 +246,19 @@ static void note_unknown(crn_tool *t, const cairn_tokenizer *tokenizer, const in
   if (n_unknown > 1) crn_tool_note(t, "note: %zu ids are not in the vocabulary and give no text, the first is %d", n_unknown, (int)first);
 }
 
-static cairn_status print_json(const cairn_tokenizer *tokenizer, const int32_t *ids, size_t n, const char *text, size_t bytes) {
+static cairn_status print_json(const cairn_tokenizer *tokenizer, const tokens *t, const char *text, size_t bytes) {
   crn_json_writer w;
   crn_jw_initialize(&w, false);
   crn_jw_open_object(&w);
   crn_jw_key(&w, "ids");
   crn_jw_open_array(&w, true);
-  for (size_t i = 0; i < n; i++) crn_jw_integer(&w, ids[i]);
+  for (size_t i = 0; i < t->n; i++) crn_jw_integer(&w, t->ids[i]);
   crn_jw_close_array(&w);
   crn_jw_key(&w, "tokens");
   crn_jw_open_array(&w, true);
-  for (size_t i = 0; i < n; i++) crn_jw_text(&w, cairn_tokenizer_token(tokenizer, ids[i]));
+  for (size_t i = 0; i < t->n; i++) crn_jw_text(&w, cairn_tokenizer_token(tokenizer, t->ids[i]));
   crn_jw_close_array(&w);
+  if (t->spans) write_offsets(&w, t->spans, t->n);
   crn_jw_key(&w, "text");
   crn_jw_text_n(&w, text, bytes);
   crn_jw_close_object(&w);
@@ -232,41 +267,57 @@ static cairn_status print_json(const cairn_tokenizer *tokenizer, const int32_t *
   return status;
 }
 
-static void print_ids(const cairn_tokenizer *tokenizer, const int32_t *ids, size_t n, bool show) {
-  for (size_t i = 0; i < n; i++) {
-    const char *token = cairn_tokenizer_token(tokenizer, ids[i]);
-    if (show)
-      printf("%7d  %s%s\n", (int)ids[i], token ? token : "?", cairn_tokenizer_is_special(tokenizer, ids[i]) ? "  (special)" : "");
-    else
-      printf("%s%d", i ? " " : "", (int)ids[i]);
+// Places are as wide as the largest one, so that the tokens stand in one column.
+static int place_width(const tokens *t) {
+  size_t largest = 0;
+  for (size_t i = 0; t->spans && i < t->n; i++) largest = t->spans[i].end > largest ? t->spans[i].end : largest;
+  return snprintf(NULL, 0, "%zu", largest);
+}
+
+static void print_token(const cairn_tokenizer *tokenizer, const tokens *t, size_t i, int width) {
+  const char *token = cairn_tokenizer_token(tokenizer, t->ids[i]);
+  printf("%7d  ", (int)t->ids[i]);
+  if (t->spans && t->spans[i].text >= 0) printf("%*zu-%-*zu  ", width, t->spans[i].begin, width, t->spans[i].end);
+  if (t->spans && t->spans[i].text < 0) printf("%*s  ", 2 * width + 1, "");
+  printf("%s%s\n", token ? token : "?", cairn_tokenizer_is_special(tokenizer, t->ids[i]) ? "  (special)" : "");
+}
+
+static void print_ids(const cairn_tokenizer *tokenizer, const tokens *t, bool show) {
+  int width = place_width(t);
+  for (size_t i = 0; i < t->n; i++) {
+    if (show) {
+      print_token(tokenizer, t, i, width);
+    } else {
+      printf("%s%d", i ? " " : "", (int)t->ids[i]);
+    }
   }
   if (!show) putchar('\n');
 }
 
-static cairn_status convert_text(crn_tool *t, const cairn_tokenizer *tokenizer, const tokenize_options *o) {
+static cairn_status convert_text(crn_tool *tool, const cairn_tokenizer *tokenizer, const tokenize_options *o) {
   crn_str in;
-  int32_t *ids = NULL;
-  size_t n = 0, bytes = 0;
+  tokens t = {0};
+  size_t bytes = 0;
   char *text = NULL;
   crn_str_initialize(&in, NULL);
   cairn_status status;
-  CRN_TRY_GOTO(read_input(t, o, &in));
+  CRN_TRY_GOTO(read_input(tool, o, &in));
   if (o->decode) {
-    CRN_TRY_GOTO(read_ids(in.data, t->arena, &ids, &n));
-    note_unknown(t, tokenizer, ids, n);
-    CRN_TRY_GOTO(crn_tool_decode(tokenizer, ids, n, o->skip_special, t->arena, &text, &bytes));
+    CRN_TRY_GOTO(read_ids(in.data, tool->arena, &t.ids, &t.n));
+    note_unknown(tool, tokenizer, t.ids, t.n);
+    CRN_TRY_GOTO(crn_tool_decode(tokenizer, t.ids, t.n, o->skip_special, tool->arena, &text, &bytes));
   } else {
-    CRN_TRY_GOTO(crn_tool_encode(tokenizer, in.data, in.size, !o->no_special, t->arena, &ids, &n));
+    CRN_TRY_GOTO(encode(tokenizer, in.data, in.size, !o->no_special, o->offsets, tool->arena, &t));
     text = in.data;
     bytes = in.size;
   }
   if (o->json) {
-    status = print_json(tokenizer, ids, n, text, bytes);
+    status = print_json(tokenizer, &t, text, bytes);
   } else if (o->decode && !o->show) {
     fwrite(text, 1, bytes, stdout);
     if (isatty(STDOUT_FILENO)) putchar('\n');
   } else {
-    print_ids(tokenizer, ids, n, o->show);
+    print_ids(tokenizer, &t, o->show || o->offsets);
   }
 done:
   crn_str_deinitialize(&in);
@@ -280,6 +331,7 @@ static int run_tokenize(crn_tool *t, const void *values) {
   if (o->json && o->json_lines) return crn_tool_usage_error(t, "--json and --json-lines exclude each other");
   if (o->skip_special && !o->decode) return crn_tool_usage_error(t, "--skip-special-tokens belongs to --decode");
   if (o->no_special && o->decode) return crn_tool_usage_error(t, "--no-special-tokens belongs to encoding, not to --decode");
+  if (o->offsets && o->decode) return crn_tool_usage_error(t, "--offsets belongs to encoding, not to --decode");
   if (t->n_positionals > 1 && (o->json_lines || o->file))
     return crn_tool_usage_error(t, "the input comes from the arguments, --file or stdin, one of them");
   int code = o->decode ? check_ids(t) : TOOL_CONTINUE;
@@ -298,8 +350,9 @@ const crn_tool_command crn_command_tokenize = {
     .synopsis = "PATH [TEXT ...] [options]",
     .summary = "text to token ids and back",
     .description =
-        "Converts with the tokenizer of PATH: a folder with tokenizer.json, a bundle, or a GGUF file. The input is TEXT, or stdin. Ids "
-        "are printed on one line; decoded text exactly as it is.\n"
+        "Converts with the tokenizer of PATH: a folder with tokenizer.json or tokenizer.model, one of these files, a bundle, or a GGUF "
+        "file. The "
+        "input is TEXT, or stdin. Ids are printed on one line; decoded text exactly as it is.\n"
         "\n"
         "  cairn tokenize bundle \"Hello there\"\n"
         "  cairn tokenize bundle --decode 9906 1070\n"

@@ -7,6 +7,9 @@
 extern const crn_tool_command crn_command_run;
 extern const crn_tool_command crn_command_generate;
 extern const crn_tool_command crn_command_chat;
+extern const crn_tool_command crn_command_bench;
+extern const crn_tool_command crn_command_cache;
+extern const crn_tool_command crn_command_compile;
 extern const crn_tool_command crn_command_inspect;
 extern const crn_tool_command crn_command_import;
 extern const crn_tool_command crn_command_tokenize;
@@ -15,6 +18,7 @@ extern const crn_tool_command crn_command_completion;
 extern const crn_tool_command crn_command_version;
 /// The alias with Apple's flag spellings.
 extern const crn_tool_command crn_command_llm_runner;
+extern const crn_tool_command crn_command_llm_benchmark;
 
 /// The commands in the order help lists them.
 const crn_tool_command *const *crn_tool_commands(int *out_n);

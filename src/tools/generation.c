@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "import/safetensors.h"
 #include "tools/json_writer.h"
 
 int crn_generation_check(crn_tool *t, const crn_generation_values *v) {
@@ -35,12 +36,57 @@ static void note_capacity(crn_tool *t, const crn_generation_values *v, const cai
                   (long long)v->kv_capacity.value, (long long)info.kv_limit, (long long)info.kv_limit);
 }
 
+// --- tables of values for tokens ----------------------------------------------------------------------------------------
+
+static cairn_status load_table(crn_tool *t, const char *option, cairn_named_array *out) {
+  const char *equals = strchr(option, '=');
+  crn_safetensors *file;
+  if (!equals || equals == option || !equals[1]) return CRN_FAIL(INVALID_ARGUMENT, "--token-table '%s': expected INPUT=FILE", option);
+  CRN_TRY(crn_arena_strndup(t->arena, option, (size_t)(equals - option), &out->name));
+  CRN_TRY(crn_safetensors_open(NULL, equals + 1, &file));
+  const crn_safetensors_entry *e = crn_safetensors_find(file, out->name);
+  cairn_status status;
+  if (!e) {
+    status = CRN_FAIL(NOT_FOUND, "%s: there is no tensor '%s'", equals + 1, out->name);
+  } else {
+    status = cairn_ndarray_create(t->context, e->tensor.dtype, e->tensor.dims, e->tensor.rank, &out->array);
+    if (status == CAIRN_OK) {
+      size_t bytes = (size_t)cairn_ndarray_count(out->array) * cairn_dtype_bytes(e->tensor.dtype);
+      status = cairn_ndarray_write(out->array, e->tensor.data, bytes);
+    }
+  }
+  crn_safetensors_close(file);
+  return status;
+}
+
+static cairn_status load_tables(crn_tool *t, const crn_option_list *list, cairn_named_array **out) {
+  CRN_TRY(crn_arena_array(t->arena, (size_t)list->n + 1, sizeof **out, out));
+  memset(*out, 0, ((size_t)list->n + 1) * sizeof **out);
+  for (int i = 0; i < list->n; i++) CRN_TRY(load_table(t, list->items[i], &(*out)[i]));
+  return CAIRN_OK;
+}
+
+static cairn_status open_llm(crn_tool *t, const char *path, const cairn_llm_options *options, const crn_option_list *tables,
+                             cairn_llm **out_llm) {
+  cairn_llm_options all = *options;
+  cairn_named_array *list = NULL;
+  cairn_status status = load_tables(t, tables, &list);
+  all.token_tables = list;
+  all.n_token_tables = tables->n;
+  if (status == CAIRN_OK) status = cairn_llm_open(t->context, path, &all, out_llm);
+  for (int i = 0; list && i < tables->n; i++) cairn_ndarray_release(list[i].array);
+  return status;
+}
+
 cairn_status crn_generation_open(crn_tool *t, const char *name, const crn_generation_values *v, crn_generation_need need,
                                  cairn_llm **out_llm) {
   crn_source source;
   CRN_TRY(crn_tool_open_context(t));
   CRN_TRY(crn_source_find(t, name, NULL, &source));
-  cairn_model_options model = {.strict_hash = v->strict_hash, .progress = crn_tool_progress_callback, .progress_user = t};
+  cairn_model_options model = {.strict_hash = v->strict_hash,
+                               .precision = crn_precision_of(v->precision),
+                               .progress = crn_tool_progress_callback,
+                               .progress_user = t};
   cairn_llm_options options = {.engine = v->engine,
                                .kv = v->kv,
                                .kv_capacity = v->kv_capacity.value,
@@ -50,7 +96,7 @@ cairn_status crn_generation_open(crn_tool *t, const char *name, const crn_genera
                                .model = &model};
   crn_tool_progress(t, "loading", 0, 0);
   crn_tool_hold_log(t);
-  cairn_status status = cairn_llm_open(t->context, source.path, &options, out_llm);
+  cairn_status status = open_llm(t, source.path, &options, &v->token_tables, out_llm);
   crn_tool_progress_clear(t);
   if (status != CAIRN_OK) {
     crn_tool_release_log(t, status);
@@ -135,6 +181,7 @@ bool crn_token_stream_take(void *user, const cairn_token_event *event) {
   crn_token_stream *s = user;
   if (s->n_tokens == 0) crn_tool_progress_clear(s->t);
   if (event->token >= 0) measure(s);
+  if (s->reply) return crn_reply_push(s->reply, event->text, event->text_bytes) && !crn_interrupt_pending();
   if (s->print && s->ids && event->token >= 0) {
     printf("%s%d", s->n_tokens > 1 ? " " : "", (int)event->token);
     fflush(stdout);
@@ -162,25 +209,35 @@ static void write_ids(crn_json_writer *w, const char *key, const int32_t *ids, s
   crn_jw_close_array(w);
 }
 
-static void write_engine(crn_json_writer *w, const cairn_llm_info *llm) {
+static void write_decision(crn_json_writer *w, const char *what, const char *chosen, const char *why) {
+  crn_jw_open_inline_object(w);
+  crn_jw_put_text(w, "what", what);
+  crn_jw_put_text(w, "chosen", chosen);
+  crn_jw_put_text(w, "why", why);
+  crn_jw_close_object(w);
+}
+
+static void write_engine(crn_json_writer *w, const cairn_llm_info *llm, const crn_reply *reply) {
   crn_jw_put_text(w, "engine", llm->engine);
   crn_jw_put_text(w, "precision", llm->precision);
   crn_jw_put_text(w, "kv", llm->kv_strategy);
   crn_jw_put_integer(w, "kv_bytes", (int64_t)llm->kv_bytes);
   crn_jw_put_integer(w, "max_context", llm->max_context);
   crn_jw_key(w, "decisions");
-  crn_jw_open_array(w, llm->n_decisions == 0);
-  for (int i = 0; i < llm->n_decisions; i++) {
-    crn_jw_open_inline_object(w);
-    crn_jw_put_text(w, "what", llm->decisions[i].what);
-    crn_jw_put_text(w, "chosen", llm->decisions[i].chosen);
-    crn_jw_put_text(w, "why", llm->decisions[i].why);
-    crn_jw_close_object(w);
+  crn_jw_open_array(w, llm->n_decisions == 0 && !reply);
+  for (int i = 0; i < llm->n_decisions; i++) write_decision(w, llm->decisions[i].what, llm->decisions[i].chosen, llm->decisions[i].why);
+  if (reply && reply->is_auto) {
+    cairn_dialogue_result result;
+    cairn_dialogue_get(reply->dialogue, &result);
+    bool is_known = result.format != CAIRN_DIALOGUE_GENERIC;
+    write_decision(w, "tool_format", cairn_dialogue_format_text(result.format),
+                   is_known ? "the chat template or the vocabulary shows it" : "neither chat template nor vocabulary shows another");
   }
   crn_jw_close_array(w);
 }
 
-cairn_status crn_generation_print_json(const cairn_llm *llm, const cairn_generation_info *g, const char *error) {
+cairn_status crn_generation_print_json(const cairn_llm *llm, const cairn_generation_info *g, const crn_str *text, const crn_reply *reply,
+                                       const char *error) {
   cairn_llm_info info;
   crn_json_writer w;
   cairn_llm_describe(llm, &info);
@@ -189,7 +246,8 @@ cairn_status crn_generation_print_json(const cairn_llm *llm, const cairn_generat
   write_ids(&w, "prompt_tokens", g->prompt_tokens, g->n_prompt_tokens);
   write_ids(&w, "tokens", g->tokens, g->n_tokens);
   crn_jw_key(&w, "text");
-  crn_jw_text_n(&w, g->text, g->text_bytes);
+  crn_jw_text_n(&w, text->data, text->size);
+  if (reply) crn_reply_write(&w, reply);
   crn_jw_put_text(&w, "stop_reason", cairn_stop_reason_text(g->stop_reason));
   if (g->stop_text[0]) crn_jw_put_text(&w, "stop_text", g->stop_text);
   if (error) crn_jw_put_text(&w, "error", error);
@@ -207,7 +265,7 @@ cairn_status crn_generation_print_json(const cairn_llm *llm, const cairn_generat
   snprintf(seed, sizeof seed, "%llu", (unsigned long long)g->seed);
   crn_jw_key(&w, "seed");
   crn_jw_raw(&w, seed);
-  write_engine(&w, &info);
+  write_engine(&w, &info, reply);
   crn_jw_close_object(&w);
   cairn_status status = crn_jw_print(&w, stdout);
   crn_jw_deinitialize(&w);

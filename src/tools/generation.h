@@ -4,19 +4,20 @@
 
 #include "base/vec.h"
 #include "cairn/llm.h"
+#include "tools/dialogue.h"
 #include "tools/source.h"
 #include "tools/tool.h"
 
 /// Values of the options below.
 typedef struct crn_generation_values {
-  const char *engine, *kv, *tokenizer;
+  const char *engine, *kv, *tokenizer, *precision;
   crn_option_integer kv_capacity, kv_page, kv_window, prefill_chunk, max_context, max_tokens;
   bool greedy, ignore_eos, keep_special;
   crn_option_number temperature, top_p, min_p, repetition_penalty;
   crn_option_integer top_k, repetition_window;
   crn_option_unsigned seed;
   bool strict_hash;
-  crn_option_list stop;
+  crn_option_list stop, token_tables;
 } crn_generation_values;
 
 #define CRN_GROUP_SAMPLING "Sampling (without any of these: greedy)"
@@ -54,7 +55,7 @@ typedef struct crn_generation_values {
 
 #define CRN_ENGINE_OPTIONS(type) \
     {.name = "engine", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, engine), .argument = "E", \
-     .group = CRN_GROUP_ENGINE, .help = "how steps are run; this build has auto and sequential", .choices = "auto|sequential|pipelined|static-shape"}, \
+     .group = CRN_GROUP_ENGINE, .help = "how steps are run; this build has auto, sequential and static-shape", .choices = "auto|sequential|pipelined|static-shape"}, \
     {.name = "kv", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, kv), .argument = "S", \
      .group = CRN_GROUP_ENGINE, .help = "storage of the key/value cache; this build has auto, fixed and growing", \
       .choices = "auto|fixed|growing|paged|chunked"}, \
@@ -68,8 +69,14 @@ typedef struct crn_generation_values {
      .group = CRN_GROUP_ENGINE, .help = "run prompts in pieces of N tokens", .minimum = 1, .maximum = 1e12}, \
     {.name = "max-context", .kind = OPTION_INTEGER, .offset = CRN_GENERATION_AT(type, max_context), .argument = "N", \
      .group = CRN_GROUP_ENGINE, .help = "tokens a sequence may have (at most what the model says)", .minimum = 1, .maximum = 1e12}, \
+    {.name = "precision", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, precision), .argument = "P", \
+     .group = CRN_GROUP_ENGINE, .help = "arithmetic of products with weights; auto is int8 where most weights are quantised, else exact", \
+     .choices = "auto|exact|bf16|int8"}, \
     {.name = "tokenizer", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, tokenizer), .argument = "PATH", \
      .group = CRN_GROUP_ENGINE, .help = "tokenizer to use instead of the model's own: its folder or file, or a bundle"}, \
+    {.name = "token-table", .kind = OPTION_LIST, .offset = CRN_GENERATION_AT(type, token_tables), .argument = "INPUT=FILE", \
+     .group = CRN_GROUP_ENGINE, .help = "values for each token of the vocabulary, for a further input of the model: the tensor of its name " \
+     "in a .safetensors file"}, \
     {.name = "strict-hash", .kind = OPTION_FLAG, .offset = CRN_GENERATION_AT(type, strict_hash), \
      .group = CRN_GROUP_ENGINE, .help = "refuse an asset whose main.hash does not match"}
 // clang-format on
@@ -104,8 +111,9 @@ bool crn_interrupt_pending(void);
 /// crn_token_stream as `user`.
 typedef struct crn_token_stream {
   crn_tool *t;
-  bool print;  ///< write text to stdout as it comes
-  bool ids;    ///< write token ids instead (the model has no tokenizer)
+  bool print;        ///< write text to stdout as it comes
+  bool ids;          ///< write token ids instead (the model has no tokenizer)
+  crn_reply *reply;  ///< takes the text apart and prints it instead; NULL = printed as it is
   int64_t n_tokens;
   double first_time, last_time;  ///< of tokens, crn_tool_now()
   double shortest, longest;      ///< seconds between two tokens
@@ -117,7 +125,9 @@ bool crn_token_stream_cancelled(void *user);
 /// The closing line on stderr: numbers of tokens, speeds, why it ended. Silent with -q.
 void crn_generation_note(crn_tool *t, const cairn_generation_info *info);
 
-/// Prompt and generation of one call as the document of cairn generate --json. `error` NULL = none.
-cairn_status crn_generation_print_json(const cairn_llm *llm, const cairn_generation_info *info, const char *error);
+/// Prompt and generation of one call as the document of cairn generate --json. `error` and `reply` NULL = none. `text` is
+/// the generated text for itself.
+cairn_status crn_generation_print_json(const cairn_llm *llm, const cairn_generation_info *info, const crn_str *text, const crn_reply *reply,
+                                       const char *error);
 
 #endif

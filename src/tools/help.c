@@ -72,7 +72,7 @@ static void print_description(const char *text) {
 
 cairn_status crn_tool_help_text(crn_tool *t, const crn_tool_command *command) {
   int n_common;
-  const crn_tool_option *common = crn_tool_common_options(&n_common);
+  const crn_tool_option *common = crn_tool_common_options(command, &n_common);
   printf("usage: %s %s\n\n", t->program, command->synopsis);
   print_description(command->description);
   print_options(command->options, command->n_options);
@@ -106,7 +106,7 @@ static void option_json(crn_json_writer *w, const crn_tool_option *o) {
 
 static void command_json(crn_json_writer *w, const crn_tool_command *c) {
   int n_common;
-  const crn_tool_option *common = crn_tool_common_options(&n_common);
+  const crn_tool_option *common = crn_tool_common_options(c, &n_common);
   crn_jw_open_object(w);
   crn_jw_put_text(w, "name", c->name);
   crn_jw_put_text(w, "synopsis", c->synopsis);
@@ -194,8 +194,6 @@ static void completion_values(const crn_tool_command *c) {
 
 cairn_status crn_tool_completion_bash(crn_tool *t, const crn_tool_command *const *commands, int n) {
   (void)t;
-  int n_common;
-  const crn_tool_option *common = crn_tool_common_options(&n_common);
   puts("# bash completion of cairn; load it with: source <(cairn completion bash)");
   puts("_cairn() {\n  local cur=\"${COMP_WORDS[COMP_CWORD]}\" prev=\"${COMP_WORDS[COMP_CWORD-1]}\" command=\"${COMP_WORDS[1]}\"");
   printf("  if [ \"$COMP_CWORD\" -eq 1 ]; then\n    COMPREPLY=($(compgen -W '");
@@ -206,6 +204,8 @@ cairn_status crn_tool_completion_bash(crn_tool *t, const crn_tool_command *const
   for (int i = 0; i < n; i++) {
     printf("    %s) COMPREPLY=($(compgen -W '", commands[i]->name);
     completion_words(commands[i]->options, commands[i]->n_options);
+    int n_common;
+    const crn_tool_option *common = crn_tool_common_options(commands[i], &n_common);
     completion_words(common, n_common);
     puts("' -- \"$cur\")) ;;");
   }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "import/gguf/gguf.h"
+#include "import/synthetic/synthetic.h"
 #include "tools/import_report.h"
 #include "tools/inspect.h"
 
@@ -234,16 +235,28 @@ static cairn_status print_json(const crn_gguf *file, const crn_import_report *re
   return status;
 }
 
+static cairn_status open_file(const char *path, crn_memory_region *region, crn_gguf **out) {
+  const void *data;
+  size_t bytes;
+  if (!crn_synthetic_is(path)) return crn_gguf_open(NULL, path, out);
+  CRN_TRY(crn_synthetic_make(NULL, NULL, path, region, &data, &bytes));
+  return crn_gguf_open_memory(NULL, data, bytes, path, out);
+}
+
 // A file that cannot be imported is still described; why it cannot run is a message and the exit code.
 int crn_inspect_import(crn_tool *t, const crn_source *source, const crn_inspect_options *o) {
   crn_gguf *file = NULL;
+  crn_memory_region region = {0};
   crn_import_report report;
   if (o->component) return crn_tool_usage_error(t, "--component belongs to bundles; '%s' is one file", source->path);
   if (o->ir) {
     (void)CRN_FAIL(UNSUPPORTED, "--ir shows the stored program of an .aimodel; a GGUF file stores none");
     return crn_tool_fail(t);
   }
-  if (crn_gguf_open(NULL, source->path, &file) != CAIRN_OK) return crn_tool_fail(t);
+  if (open_file(source->path, &region, &file) != CAIRN_OK) {
+    crn_memory_region_release(&region);
+    return crn_tool_fail(t);
+  }
   bool imported = crn_import_report_open(t, source->path, NULL, &report) == CAIRN_OK;
   char why[2048] = "";
   if (!imported) cairn_last_error_text(why, sizeof why);
@@ -263,5 +276,6 @@ int crn_inspect_import(crn_tool *t, const crn_source *source, const crn_inspect_
     crn_import_report_close(&report);
   }
   crn_gguf_close(file);
+  crn_memory_region_release(&region);
   return code;
 }

@@ -12,8 +12,8 @@
 #include "tools/tool.h"
 
 static const crn_tool_command *const g_commands[] = {
-    &crn_command_run,      &crn_command_generate, &crn_command_chat,       &crn_command_inspect, &crn_command_import,
-    &crn_command_tokenize, &crn_command_template, &crn_command_completion, &crn_command_version,
+    &crn_command_run,      &crn_command_generate, &crn_command_chat,    &crn_command_bench, &crn_command_inspect,    &crn_command_import,
+    &crn_command_tokenize, &crn_command_template, &crn_command_compile, &crn_command_cache, &crn_command_completion, &crn_command_version,
 };
 enum { N_COMMANDS = sizeof g_commands / sizeof g_commands[0] };
 
@@ -67,7 +67,7 @@ static int run_command(crn_tool *t, const crn_tool_command *command, int argc, c
   if (crn_arena_alloc(t->arena, command->values_bytes, &values) != CAIRN_OK) return crn_tool_fail(t);
   if (command->values_bytes) memcpy(values, command->defaults, command->values_bytes);
   int code = crn_tool_parse(t, command, argc, argv, values);
-  if (code == TOOL_CONTINUE) code = command->run(t, values);
+  if (code == TOOL_CONTINUE) code = crn_tool_end_trace(t, command->run(t, values));
   crn_tool_progress_clear(t);
   cairn_context_release(t->context);
   return code;
@@ -123,16 +123,26 @@ static int run_cairn(crn_tool *t, int argc, char **argv) {
   return run_command(t, command, argc - 1, argv + 1);
 }
 
+// The program under another name is one of Apple's tools.
+static const crn_tool_command *find_alias(const char *name) {
+  static const crn_tool_command *const aliases[] = {&crn_command_llm_runner, &crn_command_llm_benchmark};
+  for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
+    if (!strcmp(aliases[i]->name, name)) return aliases[i];
+  }
+  return NULL;
+}
+
 int main(int argc, char **argv) {
   crn_arena arena;
   crn_arena_initialize(&arena, NULL);
   crn_tool t = {.arena = &arena};
   const char *base = argc > 0 && strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argc > 0 ? argv[0] : "cairn";
   int code;
-  if (!strcmp(base, crn_command_llm_runner.name)) {
-    t.program = crn_command_llm_runner.name;
+  const crn_tool_command *alias = find_alias(base);
+  if (alias) {
+    t.program = alias->name;
     t.error_prefix = "Error: ";
-    code = run_command(&t, &crn_command_llm_runner, argc, argv);
+    code = run_command(&t, alias, argc, argv);
   } else {
     code = run_cairn(&t, argc, argv);
   }

@@ -39,11 +39,20 @@ static const crn_tool_option g_common[] = {
      .argument = NULL,
      .group = g_common_group,
      .help = "print this text; with --json as one JSON document"},
+    {.name = "trace",
+     .kind = OPTION_TEXT,
+     .offset = offsetof(crn_tool, trace),
+     .argument = "FILE",
+     .group = g_common_group,
+     .help = "write what was done and how long it took as a trace for Perfetto or Chrome"},
 };
-enum { N_COMMON = sizeof g_common / sizeof *g_common, COMMON_HELP = N_COMMON - 1 };
+// The last one is for commands that run models.
+enum { N_COMMON = sizeof g_common / sizeof *g_common, COMMON_TRACE = N_COMMON - 1, COMMON_HELP = N_COMMON - 2 };
 
-const crn_tool_option *crn_tool_common_options(int *out_n) {
-  *out_n = N_COMMON;
+static int count_common(const crn_tool_command *c) { return c->can_trace ? N_COMMON : COMMON_TRACE; }
+
+const crn_tool_option *crn_tool_common_options(const crn_tool_command *command, int *out_n) {
+  *out_n = count_common(command);
   return g_common;
 }
 
@@ -184,7 +193,7 @@ static const crn_tool_option *option_at(const crn_tool_command *c, int i) {
 
 // A long option is reported by its index, a short one by its letter; letters are mapped back to their index.
 static cairn_status build_tables(crn_tool *t, const crn_tool_command *c, getopt_tables *out) {
-  int n = c->n_options + N_COMMON;
+  int n = c->n_options + count_common(c);
   char *s = NULL;
   CRN_TRY(crn_arena_array(t->arena, (size_t)n + 1, sizeof *out->longs, &out->longs));
   CRN_TRY(crn_arena_array(t->arena, (size_t)n * 2 + 2, 1, &s));
@@ -202,7 +211,7 @@ static cairn_status build_tables(crn_tool *t, const crn_tool_command *c, getopt_
 }
 
 static int index_of_letter(const crn_tool_command *c, int letter) {
-  for (int i = 0; i < c->n_options + N_COMMON; i++)
+  for (int i = 0; i < c->n_options + count_common(c); i++)
     if (option_at(c, i)->letter == letter) return i;
   return -1;
 }

@@ -60,6 +60,7 @@ typedef struct crn_tool_command {
   int n_options;
   int min_positionals, max_positionals;
   const char *negative;  ///< what is said of an argument such as -1, e.g. "is no token id"; NULL = an unknown option
+  bool can_trace;        ///< runs models: takes --trace
   const void *defaults;  ///< initial values, `values_bytes` large
   size_t values_bytes;
   int (*run)(crn_tool *t, const void *values);
@@ -67,8 +68,9 @@ typedef struct crn_tool_command {
 
 #define TOOL_OPTIONS(table) .options = (table), .n_options = (int)(sizeof(table) / sizeof *(table))
 
-/// Options every command has (-q, --verbose, --threads, -h); their values go into the tool.
-const crn_tool_option *crn_tool_common_options(int *out_n);
+/// Options every command has (-q, --verbose, --threads, -h), and --trace of those that can be traced; their values go into the
+/// tool.
+const crn_tool_option *crn_tool_common_options(const crn_tool_command *command, int *out_n);
 
 /// Parses `argv` (argv[0] is skipped) into `values` and the tool's common fields and positionals. Returns -1 to go on,
 /// or an exit code when the program should end: bad usage (a message was printed), or help was asked for and printed.

@@ -112,7 +112,7 @@ cairn_status crn_run_print_json(const crn_run_results *results, cairn_function *
   crn_jw_put_integer(&w, "folded_bytes", stats.folded_bytes);
   crn_jw_close_object(&w);
   crn_jw_put_text(&w, "device", "cpu");
-  crn_jw_put_text(&w, "precision", "exact");
+  crn_jw_put_text(&w, "precision", cairn_precision_text(cairn_function_get_precision(function)));
   crn_jw_close_object(&w);
   cairn_status status = crn_jw_print(&w, stdout);
   crn_jw_deinitialize(&w);

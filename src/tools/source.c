@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/file.h"
+#include "import/synthetic/synthetic.h"
 #include "tools/import_report.h"
 
 enum { PATH_GUESS = 512 };
@@ -13,7 +14,7 @@ enum { PATH_GUESS = 512 };
 cairn_status crn_source_locate(crn_tool *t, const char *name, const char *search, const char **out_path) {
   size_t bytes = 0;
   // What exists as written is meant as written, whatever folders are searched.
-  if (crn_file_exists(name)) {
+  if (crn_file_exists(name) || crn_synthetic_is(name)) {
     *out_path = name;
     return CAIRN_OK;
   }
@@ -84,6 +85,7 @@ static cairn_status recognise(const char *path, crn_source_kind *out_kind) {
   if (crn_is_directory(path)) {
     bool compiled = ends_as(path, ".aimodelc");
     *out_kind = CRN_SOURCE_ASSET;
+    if (compiled && holds(path, "compiled.json")) return CAIRN_OK;
     if (compiled && !holds(path, "main.mlirb"))
       return CRN_FAIL(UNSUPPORTED,
                       "'%s' is compiled for another machine (.aimodelc) and cannot run here; use the .aimodel it was made from", path);
@@ -92,6 +94,8 @@ static cairn_status recognise(const char *path, crn_source_kind *out_kind) {
     if (holds(path, "metadata.json")) return CAIRN_OK;
     return refuse_folder(path, accepted);
   }
+  *out_kind = CRN_SOURCE_FILE;
+  if (crn_synthetic_is(path)) return CAIRN_OK;
   *out_kind = CRN_SOURCE_ASSET;
   if (starts_with_bytes(path, "ML\xefR", 4) || ends_as(path, ".mlirb")) return CAIRN_OK;
   *out_kind = CRN_SOURCE_FILE;

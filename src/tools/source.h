@@ -9,7 +9,7 @@
 typedef enum crn_source_kind {
   CRN_SOURCE_ASSET,   ///< an `.aimodel` folder or a `main.mlirb` file
   CRN_SOURCE_BUNDLE,  ///< a folder with a bundle's metadata.json
-  CRN_SOURCE_FILE     ///< a file of another format, for the importers (GGUF)
+  CRN_SOURCE_FILE     ///< a file of another format, for the importers (GGUF), or the name of a synthetic model
 } crn_source_kind;
 
 /// A model argument, found and recognised. Text lives in the tool's arena.

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "import/gguf/vocabulary.h"
 #include "import/registry.h"
+#include "import/synthetic/synthetic.h"
 
 enum { MAX_TEXT_BYTES = 1 << 30 };
 
@@ -36,6 +37,7 @@ static cairn_status tokenizer_folder(const char *path, crn_str *out) {
 // The text side of a file alone: its weights may be of types or an architecture that cannot run.
 static cairn_status import_text(crn_tool *t, const char *path, crn_imported_model *out) {
   crn_gguf *file = NULL;
+  if (crn_synthetic_is(path)) return CRN_FAIL(NOT_FOUND, "%s has no tokenizer: its weights are random", path);
   CRN_TRY(crn_gguf_open(NULL, path, &file));
   crn_imported_model_initialize(out, t->context);
   cairn_status status = crn_gguf_read_vocabulary(file, out);
@@ -90,21 +92,6 @@ static cairn_status take_tokens(json_t *tokens, const json_t *config) {
   return CAIRN_OK;
 }
 
-// The template in tokenizer_config.json: a text, or a list of {"name","template"}.
-static const char *pick_template(const json_t *config, bool with_tools) {
-  const json_t *v = json_object_get(config, "chat_template");
-  if (json_is_string(v)) return json_string_value(v);
-  const char *fallback = NULL, *chosen = NULL;
-  for (size_t i = 0; i < json_array_size(v); i++) {
-    const char *name = json_string_value(json_object_get(json_array_get(v, i), "name"));
-    const char *text = json_string_value(json_object_get(json_array_get(v, i), "template"));
-    if (!name || !text) continue;
-    if (!strcmp(name, "default")) fallback = text;
-    if (with_tools && !strcmp(name, "tool_use")) chosen = text;
-  }
-  return chosen ? chosen : fallback;
-}
-
 // Reads a JSON file of the folder; NULL in `*out` when it does not exist.
 static cairn_status read_optional(const char *folder, const char *name, json_t **out) {
   crn_str path;
@@ -116,36 +103,16 @@ static cairn_status read_optional(const char *folder, const char *name, json_t *
   return status;
 }
 
-// chat_template.jinja of the folder wins over the configuration, as in Transformers.
-static cairn_status read_template(const char *folder, const json_t *config, bool with_tools, crn_template_source *s) {
-  crn_str path;
-  json_t *own = NULL;
-  crn_str_initialize(&path, NULL);
-  cairn_status status;
-  CRN_TRY_GOTO(crn_path_join(&path, folder, "chat_template.jinja"));
-  if (crn_file_exists(path.data)) {
-    status = crn_tool_read(path.data, &s->text);
-    goto done;
-  }
-  const char *text = pick_template(config, with_tools);
-  CRN_TRY_GOTO(read_optional(folder, "chat_template.json", &own));
-  if (!text) text = pick_template(own, with_tools);
-  status = text ? crn_str_puts(&s->text, text)
-                : CRN_FAIL(NOT_FOUND, "%s has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json)", folder);
-done:
-  json_decref(own);
-  crn_str_deinitialize(&path);
-  return status;
-}
-
-static cairn_status open_folder(const char *folder, bool with_tools, crn_template_source *s) {
+static cairn_status open_folder(crn_tool *t, const char *folder, crn_template_source *s) {
   json_t *config = NULL, *map = NULL;
   cairn_status status;
   CRN_TRY_GOTO(read_optional(folder, "special_tokens_map.json", &map));
   CRN_TRY_GOTO(read_optional(folder, "tokenizer_config.json", &config));
   CRN_TRY_GOTO(take_tokens(s->tokens, map));
   CRN_TRY_GOTO(take_tokens(s->tokens, config));
-  status = read_template(folder, config, with_tools, s);
+  status = cairn_template_set_open(t->context, folder, &s->set);
+  if (status == CAIRN_NOT_FOUND)
+    status = CRN_FAIL(NOT_FOUND, "%s has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json)", folder);
 done:
   json_decref(config);
   json_decref(map);
@@ -155,7 +122,8 @@ done:
 static cairn_status open_imported(crn_tool *t, const char *path, crn_template_source *s) {
   crn_imported_model m;
   CRN_TRY(import_text(t, path, &m));
-  cairn_status status = m.chat_template ? crn_str_puts(&s->text, m.chat_template) : CRN_FAIL(NOT_FOUND, "%s has no chat template", path);
+  cairn_status status = m.chat_template ? cairn_template_set_create(t->context, m.chat_template, strlen(m.chat_template), path, &s->set)
+                                        : CRN_FAIL(NOT_FOUND, "%s has no chat template", path);
   const struct {
     const char *key;
     int32_t id;
@@ -168,26 +136,34 @@ static cairn_status open_imported(crn_tool *t, const char *path, crn_template_so
   return status;
 }
 
-cairn_status crn_template_source_open(crn_tool *t, const char *path, bool with_tools, crn_template_source *s) {
+static cairn_status open_file(crn_tool *t, const char *path, crn_template_source *s) {
+  crn_str text;
+  crn_str_initialize(&text, NULL);
+  cairn_status status = crn_tool_read(path, &text);
+  if (status == CAIRN_OK) status = cairn_template_set_create(t->context, text.data, text.size, path, &s->set);
+  crn_str_deinitialize(&text);
+  return status;
+}
+
+cairn_status crn_template_source_open(crn_tool *t, const char *path, crn_template_source *s) {
   bool importable;
-  *s = (crn_template_source){.what = path, .tokens = json_object()};
-  crn_str_initialize(&s->text, NULL);
+  *s = (crn_template_source){.tokens = json_object()};
   if (!s->tokens) return CRN_FAIL(OUT_OF_MEMORY, "no memory for the special tokens");
   CRN_TRY(is_importable(path, &importable));
   if (importable) return open_imported(t, path, s);
-  if (!crn_is_directory(path)) return crn_tool_read(path, &s->text);
+  if (!crn_is_directory(path)) return open_file(t, path, s);
   crn_str folder;
   crn_str_initialize(&folder, NULL);
   cairn_status status = tokenizer_folder(path, &folder);
-  if (status == CAIRN_OK) status = open_folder(folder.data, with_tools, s);
+  if (status == CAIRN_OK) status = open_folder(t, folder.data, s);
   crn_str_deinitialize(&folder);
   return status;
 }
 
 void crn_template_source_close(crn_template_source *s) {
-  crn_str_deinitialize(&s->text);
+  cairn_template_set_release(s->set);
   json_decref(s->tokens);
-  s->tokens = NULL;
+  *s = (crn_template_source){0};
 }
 
 // --- text and ids -----------------------------------------------------------------------------------------------------
@@ -202,6 +178,14 @@ cairn_status crn_tool_encode(const cairn_tokenizer *tokenizer, const char *text,
   capacity = *out_n;
   CRN_TRY(crn_arena_array(arena, capacity, sizeof **out_ids, out_ids));
   return cairn_tokenizer_encode(tokenizer, text, bytes, special, *out_ids, capacity, out_n);
+}
+
+cairn_status crn_tool_encode_offsets(const cairn_tokenizer *tokenizer, const char *text, size_t bytes, bool special, crn_arena *arena,
+                                     cairn_token_span **out_spans, size_t *out_n) {
+  size_t n;
+  CRN_TRY(cairn_tokenizer_encode_offsets(tokenizer, text, bytes, NULL, 0, special, NULL, 0, &n));
+  CRN_TRY(crn_arena_array(arena, n, sizeof **out_spans, out_spans));
+  return cairn_tokenizer_encode_offsets(tokenizer, text, bytes, NULL, 0, special, *out_spans, n, out_n);
 }
 
 cairn_status crn_tool_decode(const cairn_tokenizer *tokenizer, const int32_t *ids, size_t n, bool skip, crn_arena *arena, char **out_text,

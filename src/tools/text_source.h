@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "cairn/template.h"
 #include "cairn/tokenizer.h"
 #include "tools/tool.h"
 
@@ -11,22 +12,22 @@
 /// GGUF file. Errors: as cairn_tokenizer_open and crn_import.
 cairn_status crn_tool_open_tokenizer(crn_tool *t, const char *path, cairn_tokenizer **out_tokenizer);
 
-/// A chat template as a file or folder gives it.
+/// The chat templates of a file or folder.
 typedef struct crn_template_source {
-  crn_str text;
-  const char *what;  ///< where it came from, for messages
-  json_t *tokens;    ///< object of the special tokens' names (bos_token, eos_token, …)
+  cairn_template_set *set;
+  json_t *tokens;  ///< object of the special tokens' names (bos_token, eos_token, …)
 } crn_template_source;
 
-/// Finds the template of `path`: a .jinja file, a tokenizer folder, a bundle or a GGUF file. Where a folder has several,
-/// `with_tools` picks the one called tool_use, else the default.
+/// Finds the templates of `path`: a .jinja file, a tokenizer folder, a bundle or a GGUF file.
 /// Errors: NOT_FOUND (there is none), CORRUPT, IO. `out_source` must be closed in any case.
-cairn_status crn_template_source_open(crn_tool *t, const char *path, bool with_tools, crn_template_source *out_source);
+cairn_status crn_template_source_open(crn_tool *t, const char *path, crn_template_source *out_source);
 void crn_template_source_close(crn_template_source *source);
 
 /// All ids of a text, and all text of ids, in memory of the arena. The text is NUL-terminated.
 cairn_status crn_tool_encode(const cairn_tokenizer *tokenizer, const char *text, size_t bytes, bool add_special_tokens, crn_arena *arena,
                              int32_t **out_ids, size_t *out_n);
+cairn_status crn_tool_encode_offsets(const cairn_tokenizer *tokenizer, const char *text, size_t bytes, bool add_special_tokens,
+                                     crn_arena *arena, cairn_token_span **out_spans, size_t *out_n);
 cairn_status crn_tool_decode(const cairn_tokenizer *tokenizer, const int32_t *ids, size_t n, bool skip_special_tokens, crn_arena *arena,
                              char **out_text, size_t *out_bytes);
 

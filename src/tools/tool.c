@@ -5,6 +5,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cairn/trace.h"
+#include "tools/outputs.h"
+
 enum { MESSAGE_BYTES = 4096 };
 
 void crn_tool_progress_clear(crn_tool *t) {
@@ -22,6 +25,13 @@ void crn_tool_progress(crn_tool *t, const char *phase, int64_t done, int64_t tot
     fprintf(stderr, "\r\033[K%s ...", phase);
   fflush(stderr);
   t->progress_shown = true;
+}
+
+cairn_precision crn_precision_of(const char *text) {
+  for (cairn_precision p = CAIRN_PRECISION_EXACT; text && p <= CAIRN_PRECISION_AUTO; p++) {
+    if (strcmp(text, cairn_precision_text(p)) == 0) return p;
+  }
+  return CAIRN_PRECISION_DEFAULT;
 }
 
 void crn_tool_progress_callback(void *user, const char *phase, int64_t done, int64_t total) { crn_tool_progress(user, phase, done, total); }
@@ -116,7 +126,16 @@ cairn_status crn_tool_open_context(crn_tool *t) {
   if (t->mute_log && !t->verbose) options.log_level = CAIRN_LOG_OFF;
   options.log = log_line;
   options.log_user = t;
-  return cairn_context_create(&options, &t->context);
+  if (t->trace) CRN_TRY(crn_output_check_file("--trace", t->trace));
+  CRN_TRY(cairn_context_create(&options, &t->context));
+  return t->trace ? cairn_trace_start(t->context) : CAIRN_OK;
+}
+
+int crn_tool_end_trace(crn_tool *t, int code) {
+  if (!t->trace || !t->context) return code;
+  if (cairn_trace_stop(t->context, t->trace) != CAIRN_OK) return crn_tool_fail(t);
+  crn_tool_note(t, "trace written to %s", t->trace);
+  return code;
 }
 
 int crn_tool_flush(crn_tool *t, int code) {

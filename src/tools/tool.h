@@ -10,7 +10,7 @@
 #include "base/arena.h"
 #include "base/status.h"
 #include "base/str.h"
-#include "cairn/context.h"
+#include "cairn/model.h"
 #include "tools/options.h"
 
 /// Exit codes. TOOL_CONTINUE is no exit code: it means "not finished".
@@ -30,6 +30,7 @@ struct crn_tool {
   bool quiet, verbose;
   bool mute_log;  ///< warnings of the library are shown by the command itself
   crn_option_integer threads;
+  const char *trace;  ///< file of --trace, NULL = none
   const char **positionals;
   int n_positionals;
   cairn_context *context;  ///< made by crn_tool_open_context
@@ -41,6 +42,9 @@ struct crn_tool {
 
 /// Creates the context the command works in. Its log lines go to stderr: warnings always, more with --verbose.
 cairn_status crn_tool_open_context(crn_tool *t);
+
+/// Writes the file of --trace, when there is one. Returns `code`, or TOOL_FAILURE.
+int crn_tool_end_trace(crn_tool *t, int code);
 
 /// Keeps log lines from now on. crn_tool_release_log prints them; when `status` is a failure, those are left out whose
 /// reason (what follows the first ": ") its message tells anyway.
@@ -63,6 +67,8 @@ void crn_tool_progress(crn_tool *t, const char *phase, int64_t done, int64_t tot
 /// Removes the progress line. Everything above that prints does it too.
 void crn_tool_progress_clear(crn_tool *t);
 /// crn_tool_progress in the form model and engine options want; `user` is the tool.
+/// The precision an option names; the default for NULL.
+cairn_precision crn_precision_of(const char *text);
 void crn_tool_progress_callback(void *user, const char *phase, int64_t done, int64_t total);
 
 /// Flushes stdout and reports a failed write (a full disk, a closed pipe). Returns `code`, or TOOL_FAILURE.

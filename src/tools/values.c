@@ -179,7 +179,6 @@ cairn_status crn_array_from_file(cairn_context *context, const cairn_descriptor 
   int64_t shape[CAIRN_MAX_RANK];
   cairn_ndarray *array = NULL;
   *out_array = NULL;
-  if (d->is_image) return CRN_FAIL(UNSUPPORTED, "%s is an image; cairn run gives arrays only", what);
   if (!accepts(d->dtype, stored->dtype) || !match_shape(d, stored, shape)) return wrong_type(d, stored, what);
   CRN_TRY_NOTE(cairn_ndarray_create_from_descriptor(context, d, shape, d->rank, &array), "%s", what);
   cairn_status status = fill(array, stored, what);

@@ -26,7 +26,7 @@ _CODES = {
 def _pack(dtype, values):
     if dtype == "BF16":
         return b"".join(struct.pack("<f", v)[2:] for v in values)
-    return struct.pack("<%d%s" % (len(values), _CODES[dtype]), *values)
+    return struct.pack("<%d%s" % (len(values), _CODES.get(dtype, "B")), *values)  # float8 types stay bytes
 
 
 def _unpack(dtype, data):

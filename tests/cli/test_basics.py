@@ -4,7 +4,7 @@ import subprocess
 
 import cli
 
-COMMANDS = ["run", "generate", "chat", "inspect", "import", "tokenize", "template", "completion", "version"]
+COMMANDS = ["run", "generate", "chat", "bench", "inspect", "import", "tokenize", "template", "compile", "cache", "completion", "version"]
 
 
 class Help(cli.CliTest):
@@ -107,7 +107,7 @@ class Usage(cli.CliTest):
     def test_abbreviations_are_refused(self):
         self.check(["run", "a", "--prec", "exact"], "unknown option --prec (did you mean --precision?)")
         self.check(["run", "a", "--prec=exact"], "unknown option --prec (did you mean --precision?)")
-        self.check(["run", "a", "--trace"], "unknown option --trace (did you mean --trace-ops?)")
+        self.check(["run", "a", "--trace-op"], "unknown option --trace-op (did you mean --trace-ops?)")
 
     def test_options_after_arguments_and_double_dash(self):
         self.fails("run", "missing", "-q", code=1)
@@ -160,7 +160,7 @@ class Completion(cli.CliTest):
         self.assertEqual(set(self.complete("cairn ")), set(COMMANDS))
 
     def test_options_and_values(self):
-        self.assertEqual(self.complete("cairn run --tr"), ["--trace-ops"])
+        self.assertEqual(self.complete("cairn run --tr"), ["--trace-ops", "--trace"])
         self.assertEqual(self.complete("cairn run --precision "), ["auto", "exact", "bf16", "int8"])
         self.assertIn("cli/expected", self.complete("cairn run --npy-dir cli/ex"))
 

@@ -10,7 +10,15 @@ TINY = "synthetic:tiny"
 COUNTS = ("-p", "6", "-g", "5", "-n", "3")
 # What Apple's program writes, in its order.
 APPLE = [
-    "averages", "cache_hit", "generation_tokens", "model", "num_trials", "prepare_seconds", "prompt_tokens", "trials", "warmup_seconds",
+    "averages",
+    "cache_hit",
+    "generation_tokens",
+    "model",
+    "num_trials",
+    "prepare_seconds",
+    "prompt_tokens",
+    "trials",
+    "warmup_seconds",
 ]
 OURS = ["provenance"]
 
@@ -20,7 +28,10 @@ class Bench(cli.CliTest):
         report = self.json("bench", TINY, *COUNTS, "--json", "-q")
         self.assertEqual(list(report), sorted(APPLE + OURS))
         self.assertEqual(list(report["averages"]), ["generation_tps", "prompt_tps"])
-        self.assertEqual((report["model"], report["prompt_tokens"], report["generation_tokens"], report["num_trials"]), (TINY, 6, 5, 3))
+        self.assertEqual(
+            (report["model"], report["prompt_tokens"], report["generation_tokens"], report["num_trials"]),
+            (TINY, 6, 5, 3),
+        )
         self.assertIs(report["cache_hit"], False)
         self.assertEqual(len(report["trials"]), 3)
         for trial in report["trials"]:
@@ -29,13 +40,17 @@ class Bench(cli.CliTest):
             self.assertGreaterEqual(trial["token_p95_s"], trial["token_p50_s"])
         self.assertGreater(report["warmup_seconds"], 0)
         provenance = report["provenance"]
-        self.assertEqual((provenance["protocol"], provenance["summary"], provenance["device"]), ("apple", "means", "cpu"))
+        self.assertEqual(
+            (provenance["protocol"], provenance["summary"], provenance["device"]), ("apple", "means", "cpu")
+        )
         self.assertGreater(provenance["peak_memory_bytes"], 1 << 20)
         self.assertGreater(provenance["threads"], 0)
 
     def check_summary(self, report, middle):
         for average, one in (("prompt_tps", "prompt_tps"), ("generation_tps", "gen_tps")):
-            self.assertAlmostEqual(report["averages"][average] / middle([t[one] for t in report["trials"]]), 1, places=5)
+            self.assertAlmostEqual(
+                report["averages"][average] / middle([t[one] for t in report["trials"]]), 1, places=5
+            )
 
     def test_means(self):
         self.check_summary(self.json("bench", TINY, *COUNTS, "--json", "-q"), lambda values: sum(values) / len(values))
@@ -44,7 +59,9 @@ class Bench(cli.CliTest):
         report = self.json("bench", TINY, *COUNTS, "--json", "-q", "--protocol", "pb-random-v1")
         self.check_summary(report, lambda values: sorted(values)[1])
         self.assertEqual(report["provenance"]["summary"], "medians")
-        report = self.json("bench", TINY, "-p", "4", "-g", "2", "-n", "80", "--json", "-q", "--protocol", "pb-random-v1")
+        report = self.json(
+            "bench", TINY, "-p", "4", "-g", "2", "-n", "80", "--json", "-q", "--protocol", "pb-random-v1"
+        )
         self.check_summary(report, lambda values: (sorted(values)[39] + sorted(values)[40]) / 2)
 
     def test_protocol_sizes(self):
@@ -64,13 +81,18 @@ class Bench(cli.CliTest):
         self.assertEqual(out.count("🧪 Trial "), 3)
         self.assertIn("📊 Benchmark Summary:", out)
         self.assertIn("Wrote: " + self.path("report.json"), out)
+        for name in "qwen2", "qwen3_q8_0", "qwen3moe_q4_0", "mixtral", "f32":
+            report = self.json("bench", f"data/gguf/{name}.gguf", *COUNTS, "--json", "-q")
+            self.assertGreater(report["averages"]["generation_tps"], 0)
 
     def test_refused(self):
         self.assertIn("--num-trials", self.fails("bench", TINY, "-n", "0", code=64))
         self.assertIn("MODEL is missing", self.fails("bench", code=64))
         self.assertIn("32768", self.fails("bench", TINY, "-p", "32768", "-g", "1", code=1))
         self.assertIn("not found", self.fails("bench", "nowhere.gguf", code=1))
-        self.assertIn("does not exist", self.fails("bench", TINY, "--output-json", self.path("no/folder/x.json"), code=1))
+        self.assertIn(
+            "does not exist", self.fails("bench", TINY, "--output-json", self.path("no/folder/x.json"), code=1)
+        )
 
 
 class Alias(cli.CliTest):
@@ -98,10 +120,15 @@ class Alias(cli.CliTest):
         self.assertRegex(lines[4], r"^🏃 Generation: \d+\.\d{3} tokens/sec$")
         summary = lines.index("📊 Benchmark Summary:")
         self.assertEqual((lines[summary - 1], lines[summary + 1]), ("=" * 50, "=" * 50))
-        self.assertEqual([line.split(":")[0] for line in lines[summary + 2 :]], ["Prepare", "Warmup", "Prompt", "Generation", "Wrote"])
+        self.assertEqual(
+            [line.split(":")[0] for line in lines[summary + 2 :]],
+            ["Prepare", "Warmup", "Prompt", "Generation", "Wrote"],
+        )
 
     def test_refused(self):
-        self.assertIn("Error: Model path not found: /no/model", self.fails("--model", "/no/model", code=1, program=self.program))
+        self.assertIn(
+            "Error: Model path not found: /no/model", self.fails("--model", "/no/model", code=1, program=self.program)
+        )
         self.assertIn("--model", self.fails(code=64, program=self.program))
         for option in "prompt-tokens", "generation-tokens", "num-trials":
             message = self.fails("--model", TINY, "--" + option, "0", code=64, program=self.program)
@@ -113,7 +140,9 @@ class Cache(cli.CliTest):
         folder = self.path("cache")
         os.mkdir(folder)
         environment = {"CAIRN_CACHE_DIR": folder}
-        self.assertEqual(self.json("cache", "list", "--json", environment=environment), {"directory": folder, "entries": []})
+        self.assertEqual(
+            self.json("cache", "list", "--json", environment=environment), {"directory": folder, "entries": []}
+        )
         for name, size in (("a.packed", 10), ("b.packed", 20)):
             with open(os.path.join(folder, name), "wb") as f:
                 f.write(bytes(size))
@@ -121,8 +150,10 @@ class Cache(cli.CliTest):
             f.write("/some/model.aimodel")
         self.write("cache/other.txt", "not an entry")
         listed = self.json("cache", "--json", environment=environment)["entries"]
-        self.assertEqual({(os.path.basename(e["path"]), e["model"], e["bytes"]) for e in listed},
-                         {("a.packed", "/some/model.aimodel", 10), ("b.packed", "", 20)})
+        self.assertEqual(
+            {(os.path.basename(e["path"]), e["model"], e["bytes"]) for e in listed},
+            {("a.packed", "/some/model.aimodel", 10), ("b.packed", "", 20)},
+        )
         out, _ = self.cairn("cache", environment=environment)
         self.assertIn("2 entries, 0.0 MB in " + folder, out)
         self.assertEqual(self.json("cache", "clear", "--json", environment=environment), {"removed": 2, "bytes": 30})
@@ -139,11 +170,15 @@ class Synthetic(cli.CliTest):
     def test_import(self):
         for arguments in (("import", TINY), ("import", "--synthetic", "tiny"), ("import", "--synthetic", "tiny:q4")):
             report = self.json(*arguments, "--json")
-            self.assertEqual((report["importer"], report["architecture"], report["vocab_size"]), ("synthetic", "qwen3", 320))
+            self.assertEqual(
+                (report["importer"], report["architecture"], report["vocab_size"]), ("synthetic", "qwen3", 320)
+            )
 
     def generate(self, model):
         ids = self.write("ids.json", '{"tokens": [5, 9, 77, 3]}')
-        return self.json("generate", model, "--raw-tokens", ids, "--max-tokens", "6", "--ignore-eos", "--json", "-q")["tokens"]
+        return self.json("generate", model, "--raw-tokens", ids, "--max-tokens", "6", "--ignore-eos", "--json", "-q")[
+            "tokens"
+        ]
 
     def test_the_same_everywhere(self):
         for name in "tiny", "tiny:q8", "tiny:f16", "tiny-moe", "tiny-moe:q8", "tiny-moe:f16":
@@ -173,7 +208,9 @@ class Synthetic(cli.CliTest):
         self.assertIn("no tokenizer", self.fails("tokenize", TINY, "text", code=1))
         self.assertIn("SOURCE", self.fails("import", code=64))
         self.fails("import", TINY, "--synthetic", "tiny", code=64)
-        self.assertIn("cannot write .aimodel", self.fails("import", "--synthetic", "tiny", "-o", self.path("x.aimodel"), code=1))
+        self.assertIn(
+            "cannot write .aimodel", self.fails("import", "--synthetic", "tiny", "-o", self.path("x.aimodel"), code=1)
+        )
 
 
 if __name__ == "__main__":

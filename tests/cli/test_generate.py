@@ -250,6 +250,16 @@ class Mistakes(GenerateTest):
         self.assertIn("this build has auto, sequential and static-shape (", help_text)
         self.assertIn("this build has auto, fixed and growing (", help_text)
 
+    def test_token_tables(self):
+        form = "data/llm-forms/lm_extra_input"
+        arguments = ["generate", form, "--raw-tokens", self.tokens([1, 2, 3]), "--max-tokens", "2", "--json", "--token-table"]
+        table = self.path("table.safetensors")
+        st.save(table, {"per_layer_inputs": ("F32", [48, 2, 4], [0.25] * 384)})
+        self.assertEqual(len(self.json(*arguments, "per_layer_inputs=" + table)["tokens"]), 2)
+        self.assertIn("'other'", self.fails(*arguments, "other=" + table, code=1))
+        self.assertIn("INPUT=FILE", self.fails(*arguments, table, code=1))
+        self.assertIn("per_layer_inputs", self.fails(*arguments[:-1], code=1))
+
     def test_kv_capacity_above_the_context(self):
         arguments = ["generate", cli.BUNDLE, "--raw-tokens", self.tokens(PROMPT), "--max-tokens", "2", "--kv-capacity"]
         for kv in ("auto", "fixed", "growing"):

@@ -13,6 +13,7 @@ typedef struct variant {
   bool one_token, current_position, last_row_only;
   bool has_running_state;  ///< four states: two caches, a third growing one, and one that is a running summary
   bool breaks_at_16;       ///< token 16 makes the logits NaN
+  bool is_stateless;       ///< no caches: the function takes the whole sequence every time
 } variant;
 
 // --- the model ------------------------------------------------------------------------------------------------------
@@ -50,8 +51,8 @@ static cairn_status build(cairn_context *context, const variant *v, crn_program 
   crn_value *ids = crn_build_input(&b, "input_ids", CAIRN_SI32, (int64_t[]){1, v->one_token ? 1 : -1}, 2);
   crn_value *positions = crn_build_input(&b, "position_ids", CAIRN_SI32, (int64_t[]){1, v->current_position ? 1 : -1}, 2);
   const int64_t cache_dims[] = {1, 1, 1, -1, 1};
-  crn_value *k = crn_build_state(&b, "keyCache", CAIRN_F32, cache_dims, 5),
-            *w = crn_build_state(&b, "valueCache", CAIRN_F32, cache_dims, 5);
+  crn_value *k = v->is_stateless ? NULL : crn_build_state(&b, "keyCache", CAIRN_F32, cache_dims, 5),
+            *w = v->is_stateless ? NULL : crn_build_state(&b, "valueCache", CAIRN_F32, cache_dims, 5);
   crn_value *scale = v->has_running_state ? crn_build_state(&b, "k_scale", CAIRN_F32, cache_dims, 5) : NULL;
   crn_value *running = v->has_running_state ? crn_build_state(&b, "recState", CAIRN_F32, (int64_t[]){1, 1}, 2) : NULL;
   crn_value *one = crn_build_i32(&b, (int32_t[]){1}, 1), *two = crn_build_i32(&b, (int32_t[]){2}, 1),
@@ -66,11 +67,14 @@ static cairn_status build(cairn_context *context, const variant *v, crn_program 
   // The last n positions: all of them when only one is given.
   crn_value *mine = v->current_position ? flat : crn_build_slice(&b, flat, row, end, one);
   crn_value *weighted = crn_build_binary(&b, CRN_OP_mul, x, crn_build_cast(&b, mine, CAIRN_F32));
-  write_rows(&b, k, x, row, end);
-  write_rows(&b, w, weighted, row, end);
-  crn_value *half = crn_build_scalar_f32(&b, 0.5f);
-  crn_value *sum = crn_build_binary(&b, CRN_OP_broadcasting_add, sum_rows(&b, k, end),
-                                    crn_build_binary(&b, CRN_OP_broadcasting_mul, sum_rows(&b, w, end), half));
+  if (!v->is_stateless) {
+    write_rows(&b, k, x, row, end);
+    write_rows(&b, w, weighted, row, end);
+  }
+  crn_value *half = crn_build_scalar_f32(&b, 0.5f), *dim_0 = crn_build_i32(&b, (int32_t[]){0}, 1);
+  crn_value *sum_k = v->is_stateless ? crn_build_binary(&b, CRN_OP_reduce_sum, x, dim_0) : sum_rows(&b, k, end);
+  crn_value *sum_w = v->is_stateless ? crn_build_binary(&b, CRN_OP_reduce_sum, weighted, dim_0) : sum_rows(&b, w, end);
+  crn_value *sum = crn_build_binary(&b, CRN_OP_broadcasting_add, sum_k, crn_build_binary(&b, CRN_OP_broadcasting_mul, sum_w, half));
   if (v->has_running_state) {
     write_rows(&b, scale, x, row, end);
     crn_value *old = crn_build_binary(&b, CRN_OP_broadcasting_mul, crn_build_read_state(&b, running), half);
@@ -155,6 +159,7 @@ static const variant kVariants[] = {
     {.one_token = true, .current_position = true},
     {.one_token = true, .has_running_state = true},
     {.one_token = true, .current_position = true, .has_running_state = true},
+    {.last_row_only = true, .is_stateless = true},
 };
 enum { N_VARIANTS = sizeof kVariants / sizeof *kVariants };
 

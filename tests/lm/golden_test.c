@@ -1,5 +1,5 @@
-/// Every tiny bundle of the dynamic contract against the goldens that came with it, fed in one piece, in pieces and token
-/// by token; and the bits of the logits across all of these and across thread counts.
+/// Every tiny bundle, of the dynamic contract and of fixed shapes, against the goldens that came with it, fed in one piece,
+/// in pieces and token by token; and the bits of the logits across all of these and across thread counts.
 #include <dirent.h>
 #include <unistd.h>
 
@@ -18,11 +18,12 @@ static bool has(const char *bundle, const char *file) {
 
 static int compare_names(const void *a, const void *b) { return strcmp(a, b); }
 
-// All folders with metadata, goldens of sequence A, and the function of the dynamic contract.
+// All folders with metadata and goldens of sequence A: those of one dynamic function and those of a ladder of fixed shapes.
 static void find_bundles(void) {
   DIR *folder = opendir(LM_MODELS);
   for (struct dirent *e; folder && (e = readdir(folder));) {
-    if (g_n_names == MAX_BUNDLES || strncmp(e->d_name, "tiny-", 5) != 0 || !strstr(e->d_name, "-macos")) continue;
+    if (g_n_names == MAX_BUNDLES || strncmp(e->d_name, "tiny-", 5) != 0 || !(strstr(e->d_name, "-macos") || strstr(e->d_name, "-ios")))
+      continue;
     if (has(e->d_name, "metadata.json") && has(e->d_name, "golden.safetensors"))
       snprintf(g_names[g_n_names++], sizeof *g_names, "%s", e->d_name);
   }

@@ -7,6 +7,8 @@
 
 #define MODEL "tiny-mistral-macos"
 #define GROWING "tiny-qwen3-macos"
+#define FIXED "tiny-qwen3_untied-ios"
+#define VISION "tiny-qwen3_vl-vlm"
 
 // --- an allocator that counts and can fail --------------------------------------------------------------------------
 
@@ -94,17 +96,25 @@ static void test_steps_allocate_nothing(void **state) {
   lm_need(LM_MODELS MODEL);
   check_steps(MODEL, NULL);
   check_steps(GROWING, &(cairn_llm_options){.kv_capacity = 512});
+  check_steps(FIXED, NULL);
+  check_steps(VISION, NULL);
 }
 
 // --- failing allocations --------------------------------------------------------------------------------------------
 
 static cairn_status generate(cairn_llm *llm, int32_t *out_tokens) {
-  static const int32_t kPrompt[] = {212, 120, 30, 86, 276, 70, 208, 330, 201};
+  static const int32_t kPrompt[] = {212, 120, 30, 86, 5, 70, 208, 330, 201};
+  static const unsigned char kPicture[20 * 10 * 3] = {1, 2, 3, 200, 100, 50};
+  const cairn_image image = {.rgb = kPicture, .width = 20, .height = 10};
+  cairn_llm_images images;
+  cairn_llm_describe_images(llm, &images);
   static const char *const kStops[] = {"no such text"};
   cairn_generation *g;
   cairn_generation_info info;
   const cairn_generate_options o = {.tokens = kPrompt,
                                     .n_tokens = 9,
+                                    .images = &image,
+                                    .n_images = images.image_tokens ? 1 : 0,
                                     .max_tokens = 12,
                                     .ignore_eos = true,
                                     .stop = kStops,
@@ -119,19 +129,16 @@ static cairn_status generate(cairn_llm *llm, int32_t *out_tokens) {
 }
 
 // Whatever allocation of a generation fails: it says so, and the engine gives the right tokens afterwards.
-static void test_generation_out_of_memory(void **state) {
-  (void)state;
-  lm_need(LM_MODELS GROWING);
+static void check_generation(const char *model, const cairn_llm_options *options) {
   int32_t golden[12], tokens[12];
   counting c;
   cairn_context *context = counted_context(&c, 1);
-  const cairn_llm_options options = {.kv_capacity = 8, .prefill_chunk = 4};
-  cairn_llm *llm = lm_open(context, GROWING, &options);
+  cairn_llm *llm = lm_open(context, model, options);
   LM_OK(generate(llm, golden));
   cairn_llm_close(llm);
   int n_failed = 0;
   for (long long k = 1;; k++) {
-    llm = lm_open(context, GROWING, &options);  // fresh, so that the caches grow and views are made again
+    llm = lm_open(context, model, options);  // fresh, so that the caches grow and views are made again
     atomic_store(&c.fail_at, atomic_load(&c.n_allocations) + k);
     cairn_status status = generate(llm, tokens);
     bool was_reached = atomic_load(&c.n_allocations) >= atomic_load(&c.fail_at);
@@ -145,10 +152,28 @@ static void test_generation_out_of_memory(void **state) {
     cairn_llm_close(llm);
     if (!was_reached) break;
   }
-  print_message("%d allocations of a generation failed one by one\n", n_failed);
+  print_message("%s: %d allocations of a generation failed one by one\n", model, n_failed);
   assert_true(n_failed > 20);
   cairn_context_release(context);
   assert_int_equal(atomic_load(&c.n_live), 0);
+}
+
+static void test_generation_out_of_memory(void **state) {
+  (void)state;
+  lm_need(LM_MODELS GROWING);
+  check_generation(GROWING, &(cairn_llm_options){.kv_capacity = 8, .prefill_chunk = 4});
+}
+
+static void test_fixed_shapes_out_of_memory(void **state) {
+  (void)state;
+  lm_need(LM_MODELS FIXED);
+  check_generation(FIXED, NULL);
+}
+
+static void test_images_out_of_memory(void **state) {
+  (void)state;
+  lm_need(LM_MODELS VISION);
+  check_generation(VISION, NULL);
 }
 
 // A run that failed may have changed the states, so single steps are refused until everything is forgotten.
@@ -189,21 +214,22 @@ static void test_failed_runs_are_not_built_upon(void **state) {
 }
 
 // The same for opening, at many places of it.
-static void test_opening_out_of_memory(void **state) {
-  (void)state;
-  lm_need(LM_MODELS MODEL);
+static void check_opening(const char *model) {
+  char path[512];
+  snprintf(path, sizeof path, LM_MODELS "%s", model);
+  lm_need(path);
   counting c;
   cairn_context *context = counted_context(&c, 1);
   cairn_llm *llm;
   long long before = atomic_load(&c.n_allocations), live = atomic_load(&c.n_live);
-  LM_OK(cairn_llm_open(context, LM_MODELS MODEL, NULL, &llm));
+  LM_OK(cairn_llm_open(context, path, NULL, &llm));
   cairn_llm_close(llm);
   assert_int_equal(atomic_load(&c.n_live), live);
   long long total = atomic_load(&c.n_allocations) - before, stride = total / 400 + 1;
   int n_failed = 0;
   for (long long k = 1; k <= total; k += k < 60 || k > total - 60 ? 1 : stride) {
     atomic_store(&c.fail_at, atomic_load(&c.n_allocations) + k);
-    cairn_status status = cairn_llm_open(context, LM_MODELS MODEL, NULL, &llm);
+    cairn_status status = cairn_llm_open(context, path, NULL, &llm);
     atomic_store(&c.fail_at, 0);
     if (status == CAIRN_OK) {
       fail_msg("allocation %lld of %lld failed and nobody noticed", k, total);
@@ -216,13 +242,21 @@ static void test_opening_out_of_memory(void **state) {
     if (atomic_load(&c.n_live) != live)
       fail_msg("allocation %lld of %lld failed and %lld blocks leaked", k, total, (long long)atomic_load(&c.n_live) - live);
   }
-  print_message("%d of %lld allocations of an opening failed one by one\n", n_failed, total);
+  print_message("%s: %d of %lld allocations of an opening failed one by one\n", model, n_failed, total);
   cairn_context_release(context);
   assert_int_equal(atomic_load(&c.n_live), 0);
 }
 
+static void test_opening_out_of_memory(void **state) {
+  (void)state;
+  check_opening(MODEL);
+  check_opening(FIXED);
+  check_opening(VISION);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps_allocate_nothing), cmocka_unit_test(test_generation_out_of_memory),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps_allocate_nothing),         cmocka_unit_test(test_generation_out_of_memory),
+                                     cmocka_unit_test(test_fixed_shapes_out_of_memory),     cmocka_unit_test(test_images_out_of_memory),
                                      cmocka_unit_test(test_failed_runs_are_not_built_upon), cmocka_unit_test(test_opening_out_of_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,6 +25,9 @@ struct cairn_bundle {
 cairn_status crn_bundle_field(const cairn_bundle *bundle, const json_t *object, const char *block, const char *key, json_type type,
                               bool required, json_t **out_value);
 
+/// The i-th function the metadata gives a role (language.function_map); NULL when there are not so many.
+const char *crn_bundle_function_at(const cairn_bundle *bundle, const char *role, size_t i);
+
 /// CORRUPT with "malformed metadata.json at PATH: " before the text.
 #define CRN_BUNDLE_MALFORMED(bundle, fmt, ...) CRN_FAIL(CORRUPT, "malformed metadata.json at %s: " fmt, (bundle)->path.data, __VA_ARGS__)
 

@@ -90,10 +90,12 @@ cairn_status cairn_bundle_get_language(const cairn_bundle *bundle, cairn_bundle_
   return check_states(bundle, language);
 }
 
-static const char *mapped_function(const cairn_bundle *bundle, const char *role) {
+const char *crn_bundle_function_at(const cairn_bundle *bundle, const char *role, size_t i) {
   json_t *map = json_object_get(json_object_get(bundle->root, "language"), "function_map");
-  return json_string_value(json_array_get(json_object_get(map, role), 0));
+  return json_string_value(json_array_get(json_object_get(map, role), i));
 }
+
+static const char *mapped_function(const cairn_bundle *bundle, const char *role) { return crn_bundle_function_at(bundle, role, 0); }
 
 bool cairn_bundle_has_function(const cairn_bundle *bundle, const char *role) { return mapped_function(bundle, role) != NULL; }
 

@@ -110,15 +110,17 @@ static void test_refusals(void **state) {
   (void)state;
   model m;
   standard(&m);
-  m.inputs[2] = D("extra", CAIRN_F16, 1, -1);
+  m.inputs[2] = D("extra", CAIRN_F16, 1, 7);
   m.info.n_inputs = 3;
-  refuse(&m, "expected 2 inputs (token ids and positions), got 3: [input_ids, position_ids, extra]");
+  refuse(&m, "input 'extra' is neither token ids, positions, a cache with an output of its own, nor a value for every token");
+  refuse(&m, "[input_ids, position_ids, extra]");
   standard(&m);
-  m.inputs[0] = D("inputs_embeds", CAIRN_F16, 1, -1, 8);
-  refuse(&m, "vision-language engine");
+  m.info.n_inputs = 1;
+  refuse(&m, "expected 2 inputs (token ids and positions), got 1: [input_ids]");
   standard(&m);
-  m.inputs[0].shape[1] = 8;
-  refuse(&m, "takes exactly 8 tokens");
+  m.inputs[0] = D("inputs_embeds", CAIRN_F16, 1, -1);
+  refuse(&m, "should hold embeddings of the shape [1, n, width]");
+  standard(&m);
   standard(&m);
   m.inputs[1].shape[1] = 64;
   refuse(&m, "takes exactly 64 positions");
@@ -137,6 +139,89 @@ static void test_refusals(void **state) {
   standard(&m);
   m.states[0].shape[0] = CAIRN_DYNAMIC;
   refuse(&m, "two dynamic dims");
+}
+
+// Further inputs, embeddings, caches that are plain arrays, no memory at all, and the scales of a quantised cache.
+static void test_other_inputs(void **state) {
+  (void)state;
+  model m;
+  standard(&m);
+  m.inputs[2] = D("per_layer_inputs", CAIRN_F16, 1, -1, 2, 4);
+  m.info.n_inputs = 3;
+  crn_llm_contract c = accept(&m);
+  assert_int_equal(c.n_extras, 1);
+  assert_ptr_equal(c.extras[0], &m.inputs[2]);
+  standard(&m);
+  m.inputs[0] = D("inputs_embeds", CAIRN_F16, 1, -1, 8);
+  c = accept(&m);
+  assert_null(c.ids);
+  assert_ptr_equal(c.embeds, &m.inputs[0]);
+  standard(&m);
+  m.inputs[0].shape[1] = 8;
+  assert_int_equal(accept(&m).query, 8);  // good for prompts only; the engine refuses it as the main function
+  m.outputs[0].shape[1] = 4;
+  refuse(&m, "has exactly 4 rows");
+}
+
+static void test_plain_caches(void **state) {
+  (void)state;
+  model m;
+  standard(&m);
+  m.inputs[2] = D("past_k", CAIRN_F16, 2, 1, 2, -1, 8);
+  m.outputs[1] = D("present_k", CAIRN_F16, 2, 1, 2, -1, 8);
+  m.info.n_inputs = 3;
+  m.info.n_outputs = 2;
+  refuse(&m, "has caches as inputs and 2 states");
+  m.info.n_states = 0;
+  crn_llm_contract c = accept(&m);
+  assert_true(c.host_cache && c.has_dynamic_kv && !c.stateless);
+  assert_int_equal(c.n_states, 1);
+  assert_int_equal(c.states[0].axis, 3);
+  assert_ptr_equal(c.states[0].output, &m.outputs[1]);
+  m.inputs[2].name = "past_key_values.0.key";
+  m.outputs[1].name = "present.0.key";
+  assert_true(accept(&m).host_cache);
+  m.outputs[1].name = "present.1.key";
+  refuse(&m, "is neither token ids");
+  m.outputs[1].name = "present.0.key";
+  m.inputs[2].shape[3] = m.outputs[1].shape[3] = 64;
+  refuse(&m, "is an input of fixed size");
+}
+
+static void test_stateless(void **state) {
+  (void)state;
+  model m;
+  standard(&m);
+  m.info.n_states = 0;
+  assert_true(accept(&m).stateless);
+  m.info.n_inputs = 1;
+  crn_llm_contract c = accept(&m);
+  assert_true(c.stateless && !c.positions);
+  assert_true(crn_llm_can_cut(&c, 100));
+  m.inputs[0].shape[1] = 1;
+  m.outputs[0].shape[1] = 1;
+  refuse(&m, "keeps no state and takes exactly 1 tokens");
+  standard(&m);
+  m.info.n_states = 0;
+  m.outputs[0].name = "last_hidden_state";
+  refuse(&m, "expected 2 to 4 states, or none and an output named 'logits'");
+}
+
+static void test_scales_of_a_cache(void **state) {
+  (void)state;
+  model m;
+  standard(&m);
+  m.states[0] = D("keyCache", CAIRN_SI8, 2, 1, 2, 64, 8);
+  m.states[1] = D("keyScale", CAIRN_F16, 2, 1, 2, 64, 1);
+  m.states[2] = D("valueCache", CAIRN_SI8, 2, 1, 2, 64, 8);
+  m.states[3] = D("recState", CAIRN_F16, 2, 1, 2, 8, 8);
+  m.info.n_states = 4;
+  crn_llm_contract c = accept(&m);
+  assert_int_equal(c.states[1].kind, CAIRN_STATE_SLIDING_CACHE);
+  assert_int_equal(c.states[3].kind, CAIRN_STATE_FIXED);
+  assert_true(c.hybrid);
+  m.states[3] = D("valueScale", CAIRN_F16, 2, 1, 2, 64, 1);
+  assert_false(accept(&m).hybrid);
 }
 
 static void test_state_counts_and_kinds(void **state) {
@@ -325,17 +410,11 @@ static void test_growth_steps(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-      TEST(test_structures),
-      TEST(test_standard),
-      TEST(test_names_before_positions),
-      TEST(test_refusals),
-      TEST(test_state_counts_and_kinds),
-      TEST(test_fixed_cache),
-      TEST(test_one_token),
-      TEST(test_states_of_metadata),
-      TEST(test_strategy_names),
-      TEST(test_capacities),
-      TEST(test_growth),
+      TEST(test_structures),     TEST(test_standard),          TEST(test_names_before_positions),
+      TEST(test_refusals),       TEST(test_other_inputs),      TEST(test_plain_caches),
+      TEST(test_stateless),      TEST(test_scales_of_a_cache), TEST(test_state_counts_and_kinds),
+      TEST(test_fixed_cache),    TEST(test_one_token),         TEST(test_states_of_metadata),
+      TEST(test_strategy_names), TEST(test_capacities),        TEST(test_growth),
       TEST(test_growth_steps),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

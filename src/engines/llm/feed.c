@@ -1,6 +1,7 @@
 /// Feeding tokens in pieces, and going back to an earlier point of the sequence.
 #include <string.h>
 
+#include "base/trace.h"
 #include "engines/llm/internal.h"
 #include "engines/llm/logits.h"
 
@@ -15,19 +16,17 @@ cairn_status crn_llm_check_tokens(const cairn_llm *llm, const char *what, const 
 }
 
 // Gives out the rows of one run. The last row stays in runner.row.
-static cairn_status give_rows(cairn_llm *llm, const crn_llm_feed *feed, const cairn_ndarray *logits, int64_t first, int64_t n,
-                              bool is_last) {
-  int64_t vocab = llm->contract.vocab_size, rows = llm->contract.last_row_only ? 1 : n;
-  size_t row_bytes = (size_t)vocab * cairn_dtype_bytes(cairn_ndarray_dtype(logits));
-  const char *data = cairn_ndarray_data(logits);
-  if (feed->all_rows && feed->on_logits && rows < n) {
+static cairn_status give_rows(cairn_llm *llm, const crn_llm_feed *feed, const crn_llm_rows *rows, int64_t first, int64_t n, bool is_last) {
+  int64_t vocab = llm->contract.vocab_size;
+  size_t row_bytes = (size_t)vocab * cairn_dtype_bytes(rows->dtype);
+  bool wants_all = feed->all_rows && feed->on_logits;
+  if (wants_all && rows->n < n) {
     return CRN_FAIL(UNSUPPORTED, "the model gives logits of the last token only; feed one token at a time to have them all");
   }
-  for (int64_t i = feed->all_rows && feed->on_logits ? 0 : rows - 1; i < rows; i++) {
-    bool is_wanted = feed->all_rows || (is_last && i == rows - 1);
-    if (!is_wanted) continue;
-    crn_logits_widen(cairn_ndarray_dtype(logits), data + (size_t)i * row_bytes, llm->runner.row, vocab);
-    if (feed->on_logits) CRN_TRY(feed->on_logits(feed->user, first + n - rows + i, llm->runner.row, vocab));
+  if (!wants_all && !is_last) return CAIRN_OK;
+  for (int64_t i = wants_all ? 0 : rows->n - 1; i < rows->n; i++) {
+    crn_logits_widen(rows->dtype, (const char *)rows->data + (size_t)i * row_bytes, llm->runner.row, vocab);
+    if (feed->on_logits) CRN_TRY(feed->on_logits(feed->user, first + n - rows->n + i, llm->runner.row, vocab));
   }
   return CAIRN_OK;
 }
@@ -42,34 +41,37 @@ static cairn_status reserve(cairn_llm *llm, int64_t n) {
   CRN_TRY(crn_llm_states_reserve(&llm->states, total, llm->history.n));
   // Growing along with the cache, these never allocate in between.
   CRN_TRY(crn_history_reserve(&llm->history, llm->states.capacity));
-  return crn_llm_runner_reserve(&llm->runner, llm->states.capacity);
+  return llm->driver->reserve(llm, llm->states.capacity);
 }
 
 static cairn_status run_piece(cairn_llm *llm, const crn_llm_feed *feed, int64_t at, int64_t n) {
-  const cairn_ndarray *logits;
+  crn_llm_rows rows;
   int64_t first = llm->history.n;
   bool started;
-  cairn_status status = crn_llm_runner_run(&llm->runner, &llm->states, first, feed->tokens + at, n, &logits, &started);
+  int64_t start = crn_trace_begin(llm->context);
+  cairn_status status = llm->driver->run(llm, feed, at, n, &rows, &started);
+  CRN_TRACE_END(llm->context, start, "engine", NULL, "%s %lld+%lld", feed->n == 1 ? "Decode step" : "Prompt", (long long)first,
+                (long long)n);
   if (status != CAIRN_OK) {
     if (started) llm->is_dirty = true;
     return status;
   }
   CRN_TRY(crn_history_append(&llm->history, feed->tokens + at, n));
-  return give_rows(llm, feed, logits, first, n, at + n == feed->n);
+  return give_rows(llm, feed, &rows, first, n, at + n == feed->n);
 }
 
 cairn_status crn_llm_run_tokens(cairn_llm *llm, const crn_llm_feed *feed, bool *out_stopped) {
   if (out_stopped) *out_stopped = false;
   CRN_TRY(reserve(llm, feed->n));
-  const int64_t piece = llm->contract.one_token ? 1 : feed->n > llm->threshold ? llm->chunk : feed->n;
-  for (int64_t at = 0; at < feed->n; at += piece) {
+  for (int64_t at = 0, n; at < feed->n; at += n) {
     if (feed->should_stop && feed->should_stop(feed->stop_user)) {
       *out_stopped = true;
       return CAIRN_OK;
     }
-    CRN_TRY(run_piece(llm, feed, at, piece < feed->n - at ? piece : feed->n - at));
+    n = llm->driver->piece(llm, feed, at);
+    CRN_TRY(run_piece(llm, feed, at, n));
   }
-  crn_llm_runner_trim(&llm->runner);
+  llm->driver->trim(llm);
   return CAIRN_OK;
 }
 

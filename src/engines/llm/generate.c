@@ -7,6 +7,7 @@
 #include "engines/llm/internal.h"
 #include "engines/llm/sampler.h"
 #include "engines/llm/stop_texts.h"
+#include "engines/llm/vision.h"
 
 struct cairn_generation {
   cairn_context *context;
@@ -27,6 +28,7 @@ typedef struct generator {
   crn_stop_texts stops;
   cairn_detokenizer *detokenizer;  ///< NULL without a tokenizer
   crn_str piece;                   ///< text of the event that is being made
+  crn_id_vec fed;                  ///< the prompt as it is fed: the tokens of images are those of the images
   bool is_forced, is_over;
   bool has_left;        ///< the caller wants no more events
   bool has_cut;         ///< a stop text was met: nothing behind it is given out
@@ -76,9 +78,20 @@ static cairn_status send(generator *g, int32_t token) {
   return CAIRN_OK;
 }
 
+// Whether a special token is hidden although the detokenizer shows them: some are shown, and this is none of them.
+static bool is_hidden(const generator *g, int32_t token) {
+  const cairn_generate_options *o = g->options;
+  if (o->keep_special_tokens || o->n_shown_special_tokens <= 0 || !cairn_tokenizer_is_special(g->llm->text.tokenizer, token)) return false;
+  const char *spelling = cairn_tokenizer_token(g->llm->text.tokenizer, token);
+  for (int i = 0; spelling && i < o->n_shown_special_tokens; i++) {
+    if (strcmp(o->shown_special_tokens[i], spelling) == 0) return false;
+  }
+  return true;
+}
+
 // Turns a token into text; what may begin a stop text is held back.
 static cairn_status add_text(generator *g, int32_t token) {
-  if (!g->detokenizer) return CAIRN_OK;
+  if (!g->detokenizer || is_hidden(g, token)) return CAIRN_OK;
   const char *text;
   size_t bytes;
   int match;
@@ -199,8 +212,8 @@ static cairn_status prefill(generator *g) {
   const cairn_generate_options *o = g->options;
   bool all = o->prefill_logits && o->on_logits, stopped = should_stop(g);
   if (!stopped) {
-    CRN_TRY(crn_llm_resolve_prefix(g->llm, r->prompt.items, (int64_t)r->prompt.size, !all, &r->prefix_hit, &r->prefix_note));
-    const crn_llm_feed feed = {.tokens = r->prompt.items + r->prefix_hit,
+    CRN_TRY(crn_llm_resolve_prefix(g->llm, g->fed.items, (int64_t)r->prompt.size, !all, &r->prefix_hit, &r->prefix_note));
+    const crn_llm_feed feed = {.tokens = g->fed.items + r->prefix_hit,
                                .n = (int64_t)r->prompt.size - r->prefix_hit,
                                .all_rows = all,
                                .on_logits = all ? o->on_logits : NULL,
@@ -227,6 +240,20 @@ static cairn_status check_room(const generator *g) {
                   llm->max_context < llm->model_context ? " (a larger KV capacity helps)" : "");
 }
 
+// The prompt twice: as it is fed, and as it is reported, where a token of an image is the image token.
+static cairn_status prepare_prompt(generator *g) {
+  const cairn_allocator *a = &g->llm->context->allocator;
+  cairn_generation *r = g->result;
+  CRN_TRY(crn_llm_prompt(g->llm, g->options, &g->fed, &r->prompt_form));
+  CRN_TRY(crn_llm_place_images(g->llm, g->options, &g->fed));
+  CRN_TRY(crn_vec_reserve(a, &r->prompt, g->fed.size));
+  for (size_t i = 0; i < g->fed.size; i++) {
+    int32_t id = g->fed.items[i];
+    r->prompt.items[r->prompt.size++] = id >= 0 ? id : crn_vision_token(g->llm->vision);
+  }
+  return CAIRN_OK;
+}
+
 static cairn_status prepare(generator *g) {
   const cairn_generate_options *o = g->options;
   cairn_llm *llm = g->llm;
@@ -234,7 +261,7 @@ static cairn_status prepare(generator *g) {
   CRN_TRY(cairn_sampling_check(&o->sampling));
   if (o->n_stop < 0) return CRN_FAIL(INVALID_ARGUMENT, "%d stop texts", o->n_stop);
   if (o->n_stop) CRN_TRY(crn_llm_text_need_tokenizer(&llm->text));
-  CRN_TRY(crn_llm_prompt(llm, o, &r->prompt, &r->prompt_form));
+  CRN_TRY(prepare_prompt(g));
   CRN_TRY(crn_llm_check_tokens(llm, "forced", o->forced, o->n_forced));
   CRN_TRY(check_room(g));
   cairn_sampling sampling = o->sampling;
@@ -244,7 +271,8 @@ static cairn_status prepare(generator *g) {
   if (sampling.temperature > 0) r->seed = sampling.seed;
   CRN_TRY(crn_sampler_initialize(&g->sampler, llm->context, &sampling, llm->contract.vocab_size));
   CRN_TRY(crn_stop_texts_initialize(&g->stops, &llm->context->allocator, o->stop, g->is_forced ? 0 : o->n_stop));
-  if (llm->text.tokenizer) CRN_TRY(cairn_detokenizer_create(llm->text.tokenizer, !o->keep_special_tokens, &g->detokenizer));
+  bool hides = !o->keep_special_tokens && o->n_shown_special_tokens <= 0;
+  if (llm->text.tokenizer) CRN_TRY(cairn_detokenizer_create(llm->text.tokenizer, hides, &g->detokenizer));
   return CAIRN_OK;
 }
 
@@ -290,6 +318,7 @@ static cairn_status generate(cairn_llm *llm, const cairn_generate_options *optio
   crn_stop_texts_deinitialize(&g.stops);
   if (g.sampler.allocator) crn_sampler_deinitialize(&g.sampler);
   crn_str_deinitialize(&g.piece);
+  crn_vec_free(&llm->context->allocator, &g.fed);
   return status;
 }
 

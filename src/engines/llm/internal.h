@@ -20,12 +20,13 @@ typedef struct crn_llm_source {
   const char *kind;  ///< "bundle", "aimodel", "gguf"
   const char *name;
   cairn_model *model;
-  cairn_bundle *bundle;            ///< NULL unless a bundle
-  cairn_bundle_language language;  ///< of the bundle
-  int64_t context_length;          ///< 0 = unknown
-  int64_t vocab_size;              ///< the metadata's, 0 = unknown
-  const char *function;            ///< NULL = to be found
-  crn_llm_text_parts parts;        ///< of an importer; lists in the arena, the tokenizer retained
+  cairn_model *embedding, *vision;  ///< further assets of a bundle of kind vlm; else NULL
+  cairn_bundle *bundle;             ///< NULL unless a bundle
+  cairn_bundle_language language;   ///< of the bundle
+  int64_t context_length;           ///< 0 = unknown
+  int64_t vocab_size;               ///< the metadata's, 0 = unknown
+  const char *function;             ///< NULL = to be found
+  crn_llm_text_parts parts;         ///< of an importer; lists in the arena, the tokenizer retained
 } crn_llm_source;
 
 /// Errors: as cairn_llm_open. On failure `*out_source` holds nothing.
@@ -37,15 +38,22 @@ void crn_llm_source_release(crn_llm_source *source);
 
 enum { CRN_LLM_POSITION_VIEWS = 64 };
 
+/// The arrays of runs of one length.
+typedef struct crn_llm_arrays {
+  cairn_ndarray *ids;     ///< of the function, or of the one that makes embeddings
+  cairn_ndarray *embeds;  ///< written by one function, read by the other; NULL when the model takes ids
+  cairn_ndarray *extras[CRN_LLM_MAX_EXTRAS];
+  cairn_ndarray *logits;
+  int64_t n, rows;  ///< tokens and rows of logits; 0 = there are none
+} crn_llm_arrays;
+
 /// The arrays of single runs, made once and used again: a decode step allocates nothing except, every
 /// CRN_LLM_POSITION_VIEWS tokens, the next views of the positions.
 typedef struct crn_llm_runner {
   cairn_context *context;
   cairn_function *function;
   const crn_llm_contract *contract;
-  cairn_ndarray *ids_one, *logits_one;    ///< of one token
-  cairn_ndarray *ids_many, *logits_many;  ///< of the last longer piece; NULL before
-  int64_t n_many;
+  crn_llm_arrays one, many;  ///< of one token, and of the last longer piece
   cairn_ndarray *positions;  ///< 0, 1, 2, …
   int64_t n_positions;
   cairn_ndarray *views[CRN_LLM_POSITION_VIEWS];  ///< of the first `first_view` + i positions
@@ -59,25 +67,92 @@ cairn_status crn_llm_runner_initialize(crn_llm_runner *r, cairn_context *context
 void crn_llm_runner_deinitialize(crn_llm_runner *r);
 /// Makes room for sequences of `n` tokens.
 cairn_status crn_llm_runner_reserve(crn_llm_runner *r, int64_t n);
-/// Runs `n` tokens that follow `processed` others. `*out_logits` is borrowed until the next run and has one row a token
-/// (one row in all when the contract gives the last only). `*out_started` tells, also on failure, whether the function was
-/// called, so that the states may have changed.
-cairn_status crn_llm_runner_run(crn_llm_runner *r, const crn_llm_states *states, int64_t processed, const int32_t *tokens, int64_t n,
+/// Runs `n` tokens behind those of the history of the engine. `*out_logits` is borrowed until the next run; its last rows are those of
+/// the tokens: one a token when `all_rows` are wanted or the model always gives them, else the last row at least. `*out_started`
+/// tells, also on failure, whether the function was called, so that the states may have changed.
+cairn_status crn_llm_runner_run(cairn_llm *llm, crn_llm_runner *r, const int32_t *tokens, int64_t n, bool all_rows,
                                 const cairn_ndarray **out_logits, bool *out_started);
 
 /// Gives back the arrays of long pieces when they are large: the logits of a prompt can be most of the memory there is.
 void crn_llm_runner_trim(crn_llm_runner *r);
 
+// --- what else a run needs --------------------------------------------------------------------------------------------
+
+/// The function that turns ids into the embeddings a decoder takes.
+typedef struct crn_llm_embedder {
+  cairn_function *function;
+  const cairn_descriptor *ids, *embeds;
+} crn_llm_embedder;
+
+/// Reads what an embedding function looks like. Errors: UNSUPPORTED.
+cairn_status crn_llm_embedder_open(crn_llm_embedder *e, cairn_model *model, const cairn_descriptor *wanted);
+void crn_llm_embedder_close(crn_llm_embedder *e);
+
+/// A table of values for each token of the vocabulary, for a further input of the model.
+typedef struct crn_llm_table {
+  const char *input;
+  cairn_ndarray *table;  ///< [vocabulary, …], plain
+} crn_llm_table;
+
 // --- the engine -----------------------------------------------------------------------------------------------------
+
+typedef struct crn_llm_feed {
+  const int32_t *tokens;
+  int64_t n;
+  bool all_rows;
+  cairn_logits_fn on_logits;
+  bool (*should_stop)(void *user);  ///< asked before every piece; may be NULL
+  void *stop_user, *user;
+} crn_llm_feed;
+
+/// Rows of logits of one run, one behind the other; the last is that of the last token. Borrowed until the next run.
+typedef struct crn_llm_rows {
+  cairn_dtype dtype;
+  const void *data;
+  int64_t n;
+} crn_llm_rows;
+
+/// What is different between engines: how many tokens a run takes, and the run. History, prefixes, sampling and ends are the
+/// same for all of them.
+typedef struct crn_llm_driver {
+  const char *engine;  ///< its name
+  /// How many of the tokens of `feed` from `at` on the next run takes. The history holds all before them.
+  int64_t (*piece)(const cairn_llm *llm, const crn_llm_feed *feed, int64_t at);
+  /// Makes room for a sequence of `rows` tokens; that of the states is made already.
+  cairn_status (*reserve)(cairn_llm *llm, int64_t rows);
+  /// Runs `n` tokens of `feed` from `at` on, behind those of the history. Gives a row for each when the feed wants all, else at
+  /// least the last one if these tokens are the last of the feed. `*out_started` tells, also on failure, whether states may have changed.
+  cairn_status (*run)(cairn_llm *llm, const crn_llm_feed *feed, int64_t at, int64_t n, crn_llm_rows *out_rows, bool *out_started);
+  /// Gives back large memory that only the last feed needed.
+  void (*trim)(cairn_llm *llm);
+} crn_llm_driver;
+
+extern const crn_llm_driver crn_llm_sequential_driver;
+/// The same behind embeddings of tokens and images.
+extern const crn_llm_driver crn_llm_vision_driver;
+
+/// The function the metadata names for the main part; of several, the one that takes any number of tokens or one. NULL = not named.
+const char *crn_llm_main_function(const cairn_llm *llm);
+/// Opens what stands beside the main function: a function for prompts, one for embeddings, images, tables of values. The contract is read.
+cairn_status crn_llm_companions_open(cairn_llm *llm, const cairn_llm_options *options);
+void crn_llm_companions_close(cairn_llm *llm);
 
 struct cairn_llm {
   cairn_context *context;
   crn_arena arena;  ///< texts of the description
   crn_llm_source source;
-  cairn_function *function;
+  const crn_llm_driver *driver;
+  struct crn_static_shape *fixed;  ///< of the engine 'static-shape', else NULL
+  cairn_function *function;        ///< the one that stands for the model: its precision is told
   crn_llm_contract contract;
   crn_llm_states states;
   crn_llm_runner runner;
+  cairn_function *prefill;  ///< a function for longer pieces beside the main one; NULL when there is none
+  crn_llm_contract prefill_contract;
+  crn_llm_runner prefill_runner;
+  crn_llm_embedder embedder;  ///< of a decoder of embeddings
+  struct crn_vision *vision;  ///< what the image tokens stand for; NULL without images
+  crn_llm_table tables[CRN_LLM_MAX_EXTRAS];
   crn_history history;
   crn_llm_text text;
   int64_t model_context;  ///< tokens the model takes
@@ -88,6 +163,18 @@ struct cairn_llm {
   CRN_VEC(cairn_llm_decision) decisions;
   atomic_bool is_busy, is_cancelled;
 };
+
+/// The engines there are.
+typedef enum crn_llm_engine {
+  CRN_LLM_ENGINE_AUTO,
+  CRN_LLM_ENGINE_SEQUENTIAL,
+  CRN_LLM_ENGINE_PIPELINED,
+  CRN_LLM_ENGINE_STATIC_SHAPE
+} crn_llm_engine;
+/// The engine of a name (NULL = auto). Errors: INVALID_ARGUMENT naming the valid ones, UNSUPPORTED for one that is not built yet.
+cairn_status crn_llm_engine_parse(const char *name, crn_llm_engine *out_engine);
+/// The engine for a model of this structure. `asked` AUTO chooses. Errors: INCOMPATIBLE, saying what the engine asked for needs.
+cairn_status crn_llm_engine_select(crn_llm_engine asked, crn_llm_structure structure, crn_llm_engine *out_engine);
 
 /// Gives a model to an engine; crn_llm_source_open is the one for paths. On failure `*out_source` holds nothing.
 typedef cairn_status (*crn_llm_opener)(void *user, cairn_context *context, const cairn_model_options *options, crn_arena *arena,
@@ -107,15 +194,6 @@ cairn_status crn_llm_decide(cairn_llm *llm, const char *what, const char *chosen
 /// Refuses ids outside of the vocabulary, naming the place.
 cairn_status crn_llm_check_tokens(const cairn_llm *llm, const char *what, const int32_t *tokens, size_t n);
 
-typedef struct crn_llm_feed {
-  const int32_t *tokens;
-  int64_t n;
-  bool all_rows;
-  cairn_logits_fn on_logits;
-  bool (*should_stop)(void *user);  ///< asked before every piece; may be NULL
-  void *stop_user, *user;
-} crn_llm_feed;
-
 /// Feeds tokens after the history, in pieces. Afterwards `runner.row` is the row of the last one. `*out_stopped` (may be
 /// NULL without should_stop) tells that it ended early; the history says how far it came.
 /// Errors: CONTEXT_FULL (nothing was run), and those of the runs and of `on_logits`.
@@ -128,6 +206,19 @@ cairn_status crn_llm_resolve_prefix(cairn_llm *llm, const int32_t *tokens, int64
 cairn_status crn_llm_cut(cairn_llm *llm, int64_t n);
 
 /// The ids of the prompt of `options`, appended, and how they were made ("tokens", "raw", "template").
+/// Places of images are still image tokens: crn_llm_place_images makes them those of the images.
 cairn_status crn_llm_prompt(const cairn_llm *llm, const cairn_generate_options *options, crn_id_vec *ids, const char **out_form);
+/// Computes the images of a prompt and puts their tokens in their places. Errors: UNSUPPORTED (the model takes none), those of
+/// crn_vision_place.
+cairn_status crn_llm_place_images(cairn_llm *llm, const cairn_generate_options *options, crn_id_vec *ids);
+
+/// A conversation whose contents that are lists of parts are texts, for templates that know no parts. Appended to `out`.
+cairn_status crn_llm_flatten_parts(const cairn_llm *llm, const char *conversation, size_t bytes, crn_str *out);
+/// The text of a prompt as a conversation of one message, with its images in front; or as it is, with places in front.
+cairn_status crn_llm_message_of(const cairn_llm *llm, const cairn_generate_options *options, crn_str *out);
+cairn_status crn_llm_raw_text_of(const cairn_llm *llm, const cairn_generate_options *options, crn_str *out);
+/// Whether a rendered conversation has a place for each image part of its messages.
+cairn_status crn_llm_check_places(const cairn_llm *llm, const char *conversation, size_t bytes, const crn_str *rendered,
+                                  bool *out_complete);
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "engines/llm/internal.h"
+#include "engines/llm/static_shape.h"
 
 enum { DEFAULT_CHUNK = 512, DEFAULT_THRESHOLD = 1024, ASSUMED_CONTEXT = 4096 };
 
@@ -40,17 +41,6 @@ static cairn_status decide_number(cairn_llm *llm, const char *what, int64_t n, c
 }
 
 // --- options --------------------------------------------------------------------------------------------------------
-
-// Checks the name of the engine. `*out_auto` tells whether the choice is ours.
-static cairn_status check_engine(const char *name, bool *out_auto) {
-  static const char *const kLater[] = {"pipelined", "coreai-pipelined", "static-shape"};
-  *out_auto = !name || strcmp(name, "auto") == 0 || strcmp(name, "default") == 0;
-  if (*out_auto || strcmp(name, "sequential") == 0 || strcmp(name, "coreai-sequential") == 0) return CAIRN_OK;
-  for (size_t i = 0; i < sizeof kLater / sizeof *kLater; i++) {
-    if (strcmp(name, kLater[i]) == 0) return CRN_FAIL(UNSUPPORTED, "engine '%s' is not in this build; available: auto, sequential", name);
-  }
-  return CRN_FAIL(INVALID_ARGUMENT, "unknown engine '%s'; valid: auto, sequential, pipelined, static-shape", name);
-}
 
 static cairn_status check_options(const cairn_llm_options *o) {
   if (o->tokenizer && !crn_file_exists(o->tokenizer)) return CRN_FAIL(NOT_FOUND, "tokenizer '%s': no such file or folder", o->tokenizer);
@@ -87,29 +77,29 @@ static void choose_pieces(cairn_llm *llm, const cairn_llm_options *o) {
 
 // --- opening --------------------------------------------------------------------------------------------------------
 
-static cairn_status check_structure(const cairn_llm *llm, bool is_auto) {
-  enum { MAX_NAMES = 256 };
+static cairn_status choose_engine(cairn_llm *llm, crn_llm_engine asked, crn_llm_engine *out_engine) {
+  enum { MAX_NAMES = 1024 };
   const char *names[MAX_NAMES];
   int n = cairn_model_function_count(llm->source.model);
   if (n > MAX_NAMES) n = MAX_NAMES;
   for (int i = 0; i < n; i++) names[i] = cairn_model_function_info(llm->source.model, i)->name;
-  crn_llm_structure structure = crn_llm_structure_of(names, n);
-  if (structure == CRN_LLM_STATIC_SHAPE && is_auto) {
-    return CRN_FAIL(UNSUPPORTED,
-                    "the model has fixed shapes (functions extend_*): it needs the engine 'static-shape', which is not in this build");
-  }
-  if (structure == CRN_LLM_STATIC_SHAPE) {
-    return CRN_FAIL(INCOMPATIBLE,
-                    "engine 'sequential' needs a dynamic model; this one has fixed shapes (functions extend_*) and needs 'static-shape'");
-  }
-  if (structure == CRN_LLM_SEGMENTER)
-    return CRN_FAIL(INCOMPATIBLE, "the model is a segmenter (image_encode, text_encode, detect), not a language model");
+  CRN_TRY(crn_llm_engine_select(asked, crn_llm_structure_of(names, n), out_engine));
+  bool is_static = *out_engine == CRN_LLM_ENGINE_STATIC_SHAPE;
+  llm->driver = is_static ? &crn_llm_static_driver : &crn_llm_sequential_driver;
   return CAIRN_OK;
+}
+
+static cairn_status decide_engine(cairn_llm *llm) {
+  const char *why = llm->fixed                ? "the model has functions of fixed shapes (extend_*)"
+                    : llm->contract.embeds    ? "the decoder takes embeddings"
+                    : llm->contract.one_token ? "the model takes one token a run"
+                                              : "the model takes any number of tokens";
+  return crn_llm_decide(llm, "engine", llm->driver->engine, "%s", why);
 }
 
 // The function the metadata names, else "main", else the only one there is.
 static cairn_status open_function(cairn_llm *llm) {
-  const char *name = llm->source.function;
+  const char *name = crn_llm_main_function(llm);
   if (!name) {
     int n = cairn_model_function_count(llm->source.model);
     name = "main";
@@ -156,14 +146,32 @@ static cairn_status choose_context(cairn_llm *llm, const cairn_llm_options *o) {
   return decide_number(llm, "max_context", ASSUMED_CONTEXT, "assumed: neither metadata nor cache tell; give max_context for more");
 }
 
+// Caches whose descriptors ask for blocks of channels are kept in plain order (see create_array of states.c).
+static cairn_status decide_layout(cairn_llm *llm) {
+  for (int i = 0; i < llm->contract.n_states; i++) {
+    const cairn_descriptor *d = llm->contract.states[i].descriptor;
+    for (int k = 0; k < d->rank; k++) {
+      if (d->interleave[k] < 2) continue;
+      return crn_llm_decide(llm, "kv_layout", "plain", "'%s' asks for blocks of %lld, but kernels compute in plain order", d->name,
+                            (long long)d->interleave[k]);
+    }
+  }
+  return CAIRN_OK;
+}
+
 static cairn_status open_states(cairn_llm *llm, const cairn_llm_options *o) {
   crn_llm_states_options states = {.capacity = o->kv_capacity, .max_context = llm->model_context};
   CRN_TRY(crn_llm_kv_parse(o->kv, &states.strategy));
   CRN_TRY(crn_llm_states_initialize(&llm->states, llm->context, &llm->contract, &states));
   llm->max_context = llm->states.limit;
+  CRN_TRY(decide_layout(llm));
   const char *chosen = crn_llm_kv_text(llm->states.strategy);
   if (states.strategy == CRN_LLM_KV_AUTO) {
-    CRN_TRY(crn_llm_decide(llm, "kv", chosen, llm->contract.has_dynamic_kv ? "the cache has a dynamic dim" : "the cache has a fixed size"));
+    if (llm->contract.stateless) chosen = "none";
+    CRN_TRY(crn_llm_decide(llm, "kv", chosen,
+                           llm->contract.stateless        ? "the model keeps nothing: every step takes the whole sequence"
+                           : llm->contract.has_dynamic_kv ? "the cache has a dynamic dim"
+                                                          : "the cache has a fixed size"));
   }
   if (llm->max_context < llm->model_context) {
     CRN_TRY(decide_number(llm, "max_context", llm->max_context, "the cache has no more rows"));
@@ -171,7 +179,7 @@ static cairn_status open_states(cairn_llm *llm, const cairn_llm_options *o) {
   if (o->kv_capacity > llm->states.capacity) {
     CRN_TRY(decide_number(llm, "kv_capacity", llm->states.capacity, "the model takes no more tokens"));
   }
-  for (int i = 0; llm->contract.n_states > 2 && i < llm->contract.n_states; i++) {
+  for (int i = 0; llm->contract.n_states > 2 && !llm->contract.host_cache && i < llm->contract.n_states; i++) {
     const crn_llm_state *s = &llm->contract.states[i];
     CRN_TRY(crn_llm_decide(llm, "state", cairn_state_kind_text(s->kind), "kind of '%s'", s->descriptor->name));
   }
@@ -195,7 +203,7 @@ static cairn_status open_text(cairn_llm *llm, const char *tokenizer) {
     CRN_WARN(llm->context, "no tokenizer: %s", llm->text.no_tokenizer.data);
     return crn_llm_decide(llm, "tokenizer", "none", "%s", llm->text.no_tokenizer.data);
   }
-  if (!llm->text.chat_template) {
+  if (!llm->text.templates) {
     CRN_WARN(llm->context, "no chat template: %s", llm->text.no_template.data);
     CRN_TRY(crn_llm_decide(llm, "template", "none", "%s", llm->text.no_template.data));
   }
@@ -206,24 +214,44 @@ static cairn_status open_text(cairn_llm *llm, const char *tokenizer) {
   return CAIRN_OK;
 }
 
+static cairn_status decide_precision(cairn_llm *llm) {
+  cairn_precision precision = cairn_function_get_precision(llm->function);
+  return crn_llm_decide(llm, "precision", cairn_precision_text(precision),
+                        precision == CAIRN_PRECISION_INT8 ? "most weights are quantised" : "few weights are quantised, or none");
+}
+
+static cairn_status open_contract(cairn_llm *llm, const cairn_llm_options *o) {
+  if (llm->driver == &crn_llm_static_driver) return crn_static_shape_open(llm, o->max_context);
+  CRN_TRY(open_function(llm));
+  return crn_llm_contract_read(cairn_function_describe(llm->function), llm->source.bundle, &llm->contract);
+}
+
+static cairn_status start_driver(cairn_llm *llm) {
+  if (llm->driver == &crn_llm_static_driver) return crn_static_shape_start(llm);
+  if (llm->prefill) CRN_TRY(crn_llm_runner_initialize(&llm->prefill_runner, llm->context, llm->prefill, &llm->prefill_contract));
+  return crn_llm_runner_initialize(&llm->runner, llm->context, llm->function, &llm->contract);
+}
+
 static cairn_status open_all(cairn_llm *llm, const cairn_llm_options *o, crn_llm_opener open, void *user) {
-  bool is_auto;
+  crn_llm_engine asked, engine;
   crn_llm_kv kv;
   // What was asked for is checked before anything large is read.
-  CRN_TRY(check_engine(o->engine, &is_auto));
+  CRN_TRY(crn_llm_engine_parse(o->engine, &asked));
   CRN_TRY(crn_llm_kv_parse(o->kv, &kv));
   CRN_TRY(check_options(o));
   choose_pieces(llm, o);
-  CRN_TRY(open(user, llm->context, o->model, &llm->arena, &llm->source));
-  CRN_TRY(check_structure(llm, is_auto));
-  CRN_TRY(open_function(llm));
-  const cairn_function_info *info = cairn_function_describe(llm->function);
-  CRN_TRY(crn_llm_contract_read(info, llm->source.bundle, &llm->contract));
+  cairn_model_options model = o->model ? *o->model : (cairn_model_options){0};
+  if (model.precision == CAIRN_PRECISION_DEFAULT) model.precision = CAIRN_PRECISION_AUTO;
+  CRN_TRY(open(user, llm->context, &model, &llm->arena, &llm->source));
+  CRN_TRY(choose_engine(llm, asked, &engine));
+  CRN_TRY(open_contract(llm, o));
+  CRN_TRY(crn_llm_companions_open(llm, o));
+  if (asked == CRN_LLM_ENGINE_AUTO) CRN_TRY(decide_engine(llm));
+  if (model.precision == CAIRN_PRECISION_AUTO) CRN_TRY(decide_precision(llm));
   CRN_TRY(check_vocabulary(llm, o));
-  if (is_auto) CRN_TRY(crn_llm_decide(llm, "engine", "sequential", "the model takes any number of tokens"));
   CRN_TRY(choose_context(llm, o));
   CRN_TRY(open_states(llm, o));
-  CRN_TRY(crn_llm_runner_initialize(&llm->runner, llm->context, llm->function, &llm->contract));
+  CRN_TRY(start_driver(llm));
   return open_text(llm, o->tokenizer);
 }
 
@@ -264,6 +292,9 @@ void cairn_llm_close(cairn_llm *llm) {
   cairn_context *context = llm->context;
   crn_llm_text_deinitialize(&llm->text);
   crn_llm_runner_deinitialize(&llm->runner);
+  crn_llm_runner_deinitialize(&llm->prefill_runner);
+  crn_llm_companions_close(llm);
+  crn_static_shape_close(llm);
   crn_llm_states_deinitialize(&llm->states);
   crn_history_deinitialize(&llm->history);
   if (llm->function) cairn_function_release(llm->function);
@@ -279,13 +310,13 @@ void cairn_llm_close(cairn_llm *llm) {
 void cairn_llm_describe(const cairn_llm *llm, cairn_llm_info *out_info) {
   *out_info = (cairn_llm_info){.name = llm->source.name,
                                .source = llm->source.kind,
-                               .engine = "sequential",
-                               .precision = "exact",
-                               .kv_strategy = crn_llm_kv_text(llm->states.strategy),
+                               .engine = llm->driver->engine,
+                               .precision = cairn_precision_text(cairn_function_get_precision(llm->function)),
+                               .kv_strategy = llm->contract.stateless ? "none" : crn_llm_kv_text(llm->states.strategy),
                                .kv_capacity = llm->states.capacity,
                                .kv_limit = llm->states.limit,
                                .kv_bytes = llm->states.bytes,
-                               .kv_dtype = llm->contract.states[0].descriptor->dtype,
+                               .kv_dtype = llm->contract.stateless ? CAIRN_DTYPE_NONE : llm->contract.states[0].descriptor->dtype,
                                .logits_dtype = llm->contract.logits->dtype,
                                .vocab_size = llm->contract.vocab_size,
                                .max_context = llm->max_context,

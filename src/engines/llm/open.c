@@ -1,6 +1,7 @@
 /// Opening whatever a path names: a bundle, a bare asset, or a file an importer reads. The only file of the engines that
 /// sees the importers and the executor's way to run what they build.
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -9,6 +10,7 @@
 #include "engines/llm/internal.h"
 #include "execute/model.h"
 #include "import/registry.h"
+#include "import/synthetic/synthetic.h"
 
 static bool has_extension(const char *path, size_t n, const char *extension) {
   size_t m = strlen(extension);
@@ -20,6 +22,12 @@ static cairn_status no_compiled_assets(const char *path) {
                   path);
 }
 
+// Compiled by cairn; whether for this machine is checked when it is loaded.
+static bool is_own_compiled(const char *path) {
+  char file[PATH_MAX];
+  return (size_t)snprintf(file, sizeof file, "%s/compiled.json", path) < sizeof file && crn_file_exists(file);
+}
+
 // The last part of a path without its extension.
 static cairn_status name_of(const char *path, size_t n, crn_arena *arena, const char **out_name) {
   const char *slash = memrchr(path, '/', n), *start = slash ? slash + 1 : path;
@@ -29,17 +37,27 @@ static cairn_status name_of(const char *path, size_t n, crn_arena *arena, const 
 
 // --- bundles --------------------------------------------------------------------------------------------------------
 
-static cairn_status check_kind(const cairn_bundle *bundle) {
+static cairn_status load_asset(cairn_context *context, const crn_llm_source *s, const char *role, const cairn_model_options *options,
+                               cairn_model **out) {
+  char asset[PATH_MAX];
+  size_t bytes;
+  CRN_TRY(cairn_bundle_asset_path(s->bundle, role, asset, sizeof asset, &bytes));
+  if (bytes >= sizeof asset)
+    return CRN_FAIL(INVALID_ARGUMENT, "the path of the asset has %zu bytes, at most %zu are possible", bytes, sizeof asset - 1);
+  if (has_extension(asset, bytes, ".aimodelc") && !is_own_compiled(asset)) return no_compiled_assets(asset);
+  return cairn_model_load(context, asset, options, out);
+}
+
+// A bundle of kind vlm is complete or refused: what it lacks is told now, not with the first image.
+static cairn_status load_vlm(cairn_context *context, const cairn_model_options *options, crn_llm_source *s) {
   cairn_bundle_vision vision;
-  if (cairn_bundle_get_kind(bundle) != CAIRN_BUNDLE_VLM) return CAIRN_OK;
-  CRN_TRY(cairn_bundle_get_vision(bundle, &vision));
-  return CRN_FAIL(UNSUPPORTED, "%s is a bundle of kind vlm: it needs the vision-language engine, which is not in this build",
-                  cairn_bundle_path(bundle));
+  if (cairn_bundle_get_kind(s->bundle) != CAIRN_BUNDLE_VLM) return CAIRN_OK;
+  CRN_TRY(cairn_bundle_get_vision(s->bundle, &vision));
+  CRN_TRY(load_asset(context, s, "embedding", options, &s->embedding));
+  return load_asset(context, s, "vision", options, &s->vision);
 }
 
 static cairn_status open_bundle(cairn_context *context, const char *path, const cairn_model_options *options, crn_llm_source *s) {
-  char asset[PATH_MAX];
-  size_t bytes;
   s->kind = "bundle";
   CRN_TRY(cairn_bundle_open(context, path, &s->bundle));
   s->name = cairn_bundle_name(s->bundle);
@@ -47,12 +65,8 @@ static cairn_status open_bundle(cairn_context *context, const char *path, const 
   s->context_length = s->language.max_context_length;
   s->vocab_size = s->language.vocab_size;
   if (cairn_bundle_has_function(s->bundle, "main")) s->function = cairn_bundle_function(s->bundle, "main");
-  CRN_TRY(cairn_bundle_asset_path(s->bundle, "main", asset, sizeof asset, &bytes));
-  if (bytes >= sizeof asset)
-    return CRN_FAIL(INVALID_ARGUMENT, "the path of the asset has %zu bytes, at most %zu are possible", bytes, sizeof asset - 1);
-  CRN_TRY(check_kind(s->bundle));
-  if (has_extension(asset, bytes, ".aimodelc")) return no_compiled_assets(asset);
-  return cairn_model_load(context, asset, options, &s->model);
+  CRN_TRY(load_vlm(context, options, s));
+  return load_asset(context, s, "main", options, &s->model);
 }
 
 // --- imported files -------------------------------------------------------------------------------------------------
@@ -105,7 +119,8 @@ static cairn_status open_kind(cairn_context *context, crn_str *path, const cairn
   crn_str_deinitialize(&room);
   CRN_TRY(status);
   // An asset has a metadata.json of its own, so its extension and its program decide first.
-  if (has_extension(path->data, path->size, ".aimodelc")) return no_compiled_assets(path->data);
+  if (has_extension(path->data, path->size, ".aimodelc") && !is_own_compiled(path->data)) return no_compiled_assets(path->data);
+  is_asset |= has_extension(path->data, path->size, ".aimodelc");
   if (is_asset || has_extension(path->data, path->size, ".aimodel") || has_extension(path->data, path->size, ".mlirb")) {
     s->kind = "aimodel";
     return cairn_model_load(context, path->data, options, &s->model);
@@ -128,7 +143,7 @@ cairn_status crn_llm_source_open(cairn_context *context, const char *path, const
   CRN_TRY_GOTO(crn_path_expand(&expanded, path));
   while (expanded.size > 1 && expanded.data[expanded.size - 1] == '/') expanded.data[--expanded.size] = 0;
   CRN_TRY_GOTO(name_of(expanded.data, expanded.size, arena, &out_source->name));
-  if (!crn_file_exists(expanded.data)) {
+  if (!crn_file_exists(expanded.data) && !crn_synthetic_is(expanded.data)) {
     status = CRN_FAIL(NOT_FOUND, "model not found at %s", expanded.data);
     goto done;
   }
@@ -140,7 +155,10 @@ done:
 }
 
 void crn_llm_source_release(crn_llm_source *source) {
-  if (source->model) cairn_model_release(source->model);
+  cairn_model *const models[] = {source->model, source->embedding, source->vision};
+  for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+    if (models[i]) cairn_model_release(models[i]);
+  }
   cairn_bundle_release(source->bundle);
   cairn_tokenizer_release(source->parts.tokenizer);
   *source = (crn_llm_source){0};

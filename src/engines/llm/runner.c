@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "engines/llm/internal.h"
+#include "engines/llm/vision.h"
 
 cairn_status crn_llm_runner_initialize(crn_llm_runner *r, cairn_context *context, cairn_function *function,
                                        const crn_llm_contract *contract) {
@@ -21,13 +22,19 @@ static void drop_views(crn_llm_runner *r) {
   r->first_view = 0;
 }
 
+static void drop_arrays(crn_llm_arrays *a) {
+  drop(&a->ids);
+  drop(&a->embeds);
+  drop(&a->logits);
+  for (int i = 0; i < CRN_LLM_MAX_EXTRAS; i++) drop(&a->extras[i]);
+  a->n = a->rows = 0;
+}
+
 void crn_llm_runner_deinitialize(crn_llm_runner *r) {
   if (!r->context) return;
   drop_views(r);
-  drop(&r->ids_one);
-  drop(&r->ids_many);
-  drop(&r->logits_one);
-  drop(&r->logits_many);
+  drop_arrays(&r->one);
+  drop_arrays(&r->many);
   drop(&r->positions);
   if (r->row) crn_free(&r->context->allocator, r->row, (size_t)r->contract->vocab_size * sizeof *r->row);
   *r = (crn_llm_runner){0};
@@ -44,7 +51,7 @@ static void store_index(cairn_dtype dtype, void *data, int64_t i, int64_t value)
 }
 
 cairn_status crn_llm_runner_reserve(crn_llm_runner *r, int64_t n) {
-  if (n <= r->n_positions) return CAIRN_OK;
+  if (n <= r->n_positions || !r->contract->positions) return CAIRN_OK;
   const cairn_dtype dtype = r->contract->positions->dtype;
   cairn_ndarray *fresh;
   CRN_TRY(cairn_ndarray_create(r->context, dtype, (const int64_t[]){1, n}, 2, &fresh));
@@ -65,6 +72,8 @@ static cairn_status view_positions(const crn_llm_runner *r, int64_t length, cair
 // The view for a sequence of `length` tokens. The views of the lengths that come next are made along with it.
 static cairn_status positions_of(crn_llm_runner *r, int64_t length, cairn_ndarray **out) {
   int64_t i = length - r->first_view;
+  *out = NULL;
+  if (!r->contract->positions) return CAIRN_OK;
   if (!r->first_view || i < 0 || i >= CRN_LLM_POSITION_VIEWS || !r->views[i]) {
     drop_views(r);
     for (int k = 0; k < CRN_LLM_POSITION_VIEWS && length + k <= r->n_positions; k++) CRN_TRY(view_positions(r, length + k, &r->views[k]));
@@ -77,71 +86,219 @@ static cairn_status positions_of(crn_llm_runner *r, int64_t length, cairn_ndarra
 
 // --- tokens and logits ----------------------------------------------------------------------------------------------
 
-static cairn_status create_pair(const crn_llm_runner *r, int64_t n, cairn_ndarray **ids, cairn_ndarray **logits) {
+static cairn_status create_arrays(const cairn_llm *llm, const crn_llm_runner *r, int64_t n, int64_t rows, crn_llm_arrays *a) {
   const crn_llm_contract *c = r->contract;
-  int64_t rows = c->last_row_only ? 1 : n;
   const int64_t shape3[] = {1, rows, c->vocab_size}, *shape = c->logits->rank == 3 ? shape3 : shape3 + 1;
-  CRN_TRY(cairn_ndarray_create(r->context, c->ids->dtype, (const int64_t[]){1, n}, 2, ids));
-  cairn_status status = cairn_ndarray_create(r->context, c->logits->dtype, shape, c->logits->rank, logits);
-  if (status != CAIRN_OK) drop(ids);
-  return status;
+  const cairn_descriptor *ids = c->ids ? c->ids : llm->embedder.ids;
+  CRN_TRY(cairn_ndarray_create(r->context, ids->dtype, (const int64_t[]){1, n}, 2, &a->ids));
+  if (c->embeds) CRN_TRY(cairn_ndarray_create(r->context, c->embeds->dtype, (const int64_t[]){1, n, c->embeds->shape[2]}, 3, &a->embeds));
+  for (int i = 0; i < c->n_extras; i++) {
+    int64_t extra[CAIRN_MAX_RANK];
+    memcpy(extra, c->extras[i]->shape, sizeof extra);
+    extra[0] = 1;
+    extra[1] = n;
+    CRN_TRY(cairn_ndarray_create(r->context, c->extras[i]->dtype, extra, c->extras[i]->rank, &a->extras[i]));
+  }
+  CRN_TRY(cairn_ndarray_create(r->context, c->logits->dtype, shape, c->logits->rank, &a->logits));
+  a->n = n;
+  a->rows = rows;
+  return CAIRN_OK;
 }
 
 // The arrays for `n` tokens. Those of a longer piece are kept until one of another length comes.
-static cairn_status arrays_of(crn_llm_runner *r, int64_t n, cairn_ndarray **ids, cairn_ndarray **logits) {
-  if (n == 1) {
-    if (!r->ids_one) CRN_TRY(create_pair(r, 1, &r->ids_one, &r->logits_one));
-    *ids = r->ids_one;
-    *logits = r->logits_one;
-    return CAIRN_OK;
-  }
-  if (r->n_many != n) {
-    drop(&r->ids_many);
-    drop(&r->logits_many);
-    r->n_many = 0;
-    CRN_TRY(create_pair(r, n, &r->ids_many, &r->logits_many));
-    r->n_many = n;
-  }
-  *ids = r->ids_many;
-  *logits = r->logits_many;
-  return CAIRN_OK;
+static cairn_status arrays_of(const cairn_llm *llm, crn_llm_runner *r, int64_t n, int64_t rows, crn_llm_arrays **out) {
+  crn_llm_arrays *a = n == 1 ? &r->one : &r->many;
+  *out = a;
+  if (a->n == n && a->rows == rows) return CAIRN_OK;
+  drop_arrays(a);
+  cairn_status status = create_arrays(llm, r, n, rows, a);
+  if (status != CAIRN_OK) drop_arrays(a);
+  return status;
 }
 
 void crn_llm_runner_trim(crn_llm_runner *r) {
   enum { KEPT_BYTES = 16 << 20 };
-  if (!r->logits_many) return;
-  if ((size_t)cairn_ndarray_count(r->logits_many) * cairn_dtype_bytes(r->contract->logits->dtype) <= KEPT_BYTES) return;
-  drop(&r->ids_many);
-  drop(&r->logits_many);
-  r->n_many = 0;
+  if (!r->many.n) return;
+  if ((size_t)cairn_ndarray_count(r->many.logits) * cairn_dtype_bytes(r->contract->logits->dtype) <= KEPT_BYTES) return;
+  drop_arrays(&r->many);
 }
 
-// Runs with the logits as a view. Outputs nobody asked for, which few models have, are dropped.
-static cairn_status call(crn_llm_runner *r, const crn_llm_states *states, cairn_ndarray *ids, cairn_ndarray *positions,
-                         cairn_ndarray *logits) {
+// Copies the row of each token from a table. Types and shapes were checked when the table was given.
+static void gather_rows(const cairn_ndarray *table, const int32_t *tokens, int64_t n, cairn_ndarray *out) {
+  const size_t bytes = (size_t)(cairn_ndarray_count(out) / n) * cairn_dtype_bytes(cairn_ndarray_dtype(out));
+  const char *from = cairn_ndarray_data(table);
+  char *to = cairn_ndarray_mutable_data(out);
+  for (int64_t i = 0; i < n; i++) memcpy(to + (size_t)i * bytes, from + (size_t)tokens[i] * bytes, bytes);
+}
+
+// Fills in what the function is told about tokens [from, from + n) of the sequence whose last ones are `tokens`.
+static cairn_status fill(const cairn_llm *llm, const crn_llm_runner *r, crn_llm_arrays *a, const int32_t *tokens, int64_t n) {
   const crn_llm_contract *c = r->contract;
-  const cairn_named_array inputs[] = {{c->ids->name, ids}, {c->positions->name, positions}}, outputs[] = {{c->logits->name, logits}};
-  const cairn_run_args args = {
-      .inputs = inputs, .n_inputs = 2, .states = states->arrays, .n_states = c->n_states, .outputs = outputs, .n_outputs = 1};
-  if (cairn_function_describe(r->function)->n_outputs == 1) return cairn_function_run(r->function, &args, NULL);
+  const int64_t before = a->n - n;  // tokens of the history: only functions without states take them again
+  void *data = cairn_ndarray_mutable_data(a->ids);
+  const cairn_dtype dtype = cairn_ndarray_dtype(a->ids);
+  for (int64_t i = 0; i < a->n; i++) {
+    int32_t token = i < before ? llm->history.tokens[i] : tokens[i - before];
+    store_index(dtype, data, i, token >= 0 ? token : crn_vision_token(llm->vision));
+  }
+  for (int i = 0; i < c->n_extras; i++) gather_rows(llm->tables[i].table, tokens, n, a->extras[i]);
+  if (!c->embeds) return CAIRN_OK;
+  const cairn_named_array input = {llm->embedder.ids->name, a->ids}, output = {llm->embedder.embeds->name, a->embeds};
+  const cairn_run_args args = {.inputs = &input, .n_inputs = 1, .outputs = &output, .n_outputs = 1};
+  CRN_TRY(cairn_function_run(llm->embedder.function, &args, NULL));
+  return llm->vision ? crn_vision_fill(llm->vision, tokens, n, a->embeds) : CAIRN_OK;
+}
+
+// --- one call -------------------------------------------------------------------------------------------------------
+
+static cairn_status slice_rows(cairn_ndarray *array, int axis, int64_t from, int64_t to, cairn_ndarray **out) {
+  int64_t start[CAIRN_MAX_RANK] = {0}, end[CAIRN_MAX_RANK];
+  memcpy(end, cairn_ndarray_shape(array), (size_t)cairn_ndarray_rank(array) * sizeof *end);
+  start[axis] = from;
+  end[axis] = to;
+  return cairn_ndarray_slice(array, start, end, out);
+}
+
+// Caches that are plain arrays: the rows there are go in, and what comes out is put behind them.
+typedef struct host_cache {
+  cairn_named_array inputs[CRN_LLM_MAX_CACHES];
+  int n;
+} host_cache;
+
+static void release_host_cache(host_cache *h) {
+  for (int i = 0; i < h->n; i++) cairn_ndarray_release(h->inputs[i].array);
+  h->n = 0;
+}
+
+static cairn_status view_host_cache(const cairn_llm *llm, host_cache *h) {
+  const crn_llm_contract *c = &llm->contract;
+  for (int i = 0; c->host_cache && i < c->n_states; i++) {
+    h->inputs[i].name = c->states[i].descriptor->name;
+    CRN_TRY(slice_rows(llm->states.arrays[i].array, c->states[i].axis, 0, llm->history.n, &h->inputs[i].array));
+    h->n++;
+  }
+  return CAIRN_OK;
+}
+
+static cairn_status take_host_cache(const cairn_llm *llm, const crn_llm_contract *c, cairn_outputs *outputs, int64_t n) {
+  for (int i = 0; c->host_cache && i < c->n_states; i++) {
+    const crn_llm_state *s = &llm->contract.states[i];
+    cairn_ndarray *given, *fresh = NULL, *target = NULL;
+    CRN_TRY(cairn_outputs_take(outputs, s->output->name, &given));
+    int64_t rows = cairn_ndarray_shape(given)[s->axis];
+    cairn_status status = CAIRN_OK;
+    if (rows < n) {
+      status =
+          CRN_FAIL(INTERNAL, "cache '%s' came back with %lld rows after %lld new tokens", s->output->name, (long long)rows, (long long)n);
+    }
+    if (status == CAIRN_OK) status = slice_rows(given, s->axis, rows - n, rows, &fresh);
+    if (status == CAIRN_OK) status = slice_rows(llm->states.arrays[i].array, s->axis, llm->history.n, llm->history.n + n, &target);
+    if (status == CAIRN_OK) status = cairn_ndarray_copy(fresh, target);
+    cairn_ndarray_release(target);
+    cairn_ndarray_release(fresh);
+    cairn_ndarray_release(given);
+    CRN_TRY(status);
+  }
+  return CAIRN_OK;
+}
+
+static cairn_status call(cairn_llm *llm, crn_llm_runner *r, const crn_llm_arrays *a, cairn_ndarray *positions, int64_t n,
+                         int64_t last_rows) {
+  const crn_llm_contract *c = r->contract;
+  cairn_named_array inputs[2 + CRN_LLM_MAX_EXTRAS + CRN_LLM_MAX_CACHES];
+  const cairn_named_array output = {c->logits->name, a->logits};
+  host_cache past = {.n = 0};
   cairn_outputs *rest = NULL;
-  cairn_status status = cairn_function_run(r->function, &args, &rest);
+  int n_inputs = 0;
+  inputs[n_inputs++] = c->ids ? (cairn_named_array){c->ids->name, a->ids} : (cairn_named_array){c->embeds->name, a->embeds};
+  if (positions) inputs[n_inputs++] = (cairn_named_array){c->positions->name, positions};
+  for (int i = 0; i < c->n_extras; i++) inputs[n_inputs++] = (cairn_named_array){c->extras[i]->name, a->extras[i]};
+  cairn_status status = view_host_cache(llm, &past);
+  for (int i = 0; i < past.n; i++) inputs[n_inputs++] = past.inputs[i];
+  const cairn_run_args args = {.inputs = inputs,
+                               .n_inputs = n_inputs,
+                               .states = llm->states.arrays,
+                               .n_states = c->host_cache ? 0 : c->n_states,
+                               .outputs = &output,
+                               .n_outputs = 1,
+                               .last_rows = last_rows};
+  // Outputs nobody asked for, which few models have, are dropped.
+  const bool has_rest = cairn_function_describe(r->function)->n_outputs > 1;
+  if (status == CAIRN_OK) status = cairn_function_run(r->function, &args, has_rest ? &rest : NULL);
+  if (status == CAIRN_OK) status = take_host_cache(llm, c, rest, n);
   cairn_outputs_destroy(rest);
+  release_host_cache(&past);
   return status;
 }
 
-cairn_status crn_llm_runner_run(crn_llm_runner *r, const crn_llm_states *states, int64_t processed, const int32_t *tokens, int64_t n,
+// The rows of logits that a run of `n` tokens (`total` with those fed again) gives. A model with a fixed number of rows always gives them
+// all. Caches that come back are cut to as many rows as the logits, so they ask for a row a token.
+static int64_t rows_of(const crn_llm_runner *r, int64_t total, int64_t n, bool all_rows) {
+  const cairn_descriptor *d = r->contract->logits;
+  if (r->contract->last_row_only) return 1;
+  if (d->shape[d->rank - 2] >= 0) return total;
+  return all_rows || r->contract->host_cache ? n : 1;
+}
+
+cairn_status crn_llm_runner_run(cairn_llm *llm, crn_llm_runner *r, const int32_t *tokens, int64_t n, bool all_rows,
                                 const cairn_ndarray **out_logits, bool *out_started) {
-  cairn_ndarray *ids, *positions, *logits;
+  const int64_t processed = llm->history.n, total = r->contract->stateless ? processed + n : n;
+  const int64_t rows = rows_of(r, total, n, all_rows);
+  crn_llm_arrays *a;
+  cairn_ndarray *positions;
   *out_started = false;
   CRN_TRY(crn_llm_runner_reserve(r, processed + n));
   CRN_TRY(positions_of(r, processed + n, &positions));
-  CRN_TRY(arrays_of(r, n, &ids, &logits));
-  void *data = cairn_ndarray_mutable_data(ids);
-  for (int64_t i = 0; i < n; i++) store_index(r->contract->ids->dtype, data, i, tokens[i]);
-  *out_logits = logits;
+  CRN_TRY(arrays_of(llm, r, total, rows, &a));
+  CRN_TRY(fill(llm, r, a, tokens, n));
+  *out_logits = a->logits;
   *out_started = true;
-  cairn_status status = call(r, states, ids, positions, logits);
+  cairn_status status = call(llm, r, a, positions, n, rows < total ? rows : 0);
   if (status != CAIRN_OK) crn_note(status, "running %lld tokens after %lld", (long long)n, (long long)processed);
   return status;
 }
+
+// --- the driver -----------------------------------------------------------------------------------------------------
+
+// The runner for the tokens of `feed` from `at` on, and how many of them it takes. A function for prompts takes whole pieces only: what
+// is left over goes token by token, so no padding is ever fed.
+static crn_llm_runner *choose_runner(const cairn_llm *llm, const crn_llm_feed *feed, int64_t at, int64_t *out_n) {
+  const int64_t left = feed->n - at, query = llm->prefill_contract.query;
+  int64_t most = llm->contract.one_token ? 1 : feed->n > llm->threshold ? llm->chunk : feed->n;
+  bool wants_all = feed->all_rows && feed->on_logits;
+  bool is_prefill = llm->prefill && left > 1 && left >= query && !(wants_all && llm->prefill_contract.last_row_only);
+  if (is_prefill) most = query ? query : feed->n > llm->threshold ? llm->chunk : left;
+  *out_n = most < left ? most : left;
+  return (crn_llm_runner *)(is_prefill ? &llm->prefill_runner : &llm->runner);
+}
+
+static int64_t piece(const cairn_llm *llm, const crn_llm_feed *feed, int64_t at) {
+  int64_t n;
+  choose_runner(llm, feed, at, &n);
+  return n;
+}
+
+static cairn_status reserve(cairn_llm *llm, int64_t rows) {
+  if (llm->prefill) CRN_TRY(crn_llm_runner_reserve(&llm->prefill_runner, rows));
+  return crn_llm_runner_reserve(&llm->runner, rows);
+}
+
+static cairn_status run(cairn_llm *llm, const crn_llm_feed *feed, int64_t at, int64_t n, crn_llm_rows *out_rows, bool *out_started) {
+  const cairn_ndarray *logits;
+  int64_t most;
+  crn_llm_runner *r = choose_runner(llm, feed, at, &most);
+  CRN_TRY(crn_llm_runner_run(llm, r, feed->tokens + at, n, feed->all_rows && feed->on_logits, &logits, out_started));
+  const int64_t vocab = llm->contract.vocab_size, rows = cairn_ndarray_count(logits) / vocab, used = rows < n ? rows : n;
+  const size_t row_bytes = (size_t)vocab * cairn_dtype_bytes(cairn_ndarray_dtype(logits));
+  *out_rows =
+      (crn_llm_rows){cairn_ndarray_dtype(logits), (const char *)cairn_ndarray_data(logits) + (size_t)(rows - used) * row_bytes, used};
+  return CAIRN_OK;
+}
+
+static void trim(cairn_llm *llm) {
+  crn_llm_runner_trim(&llm->runner);
+  if (llm->prefill) crn_llm_runner_trim(&llm->prefill_runner);
+}
+
+const crn_llm_driver crn_llm_sequential_driver = {.engine = "sequential", .piece = piece, .reserve = reserve, .run = run, .trim = trim};
+const crn_llm_driver crn_llm_vision_driver = {.engine = "vision", .piece = piece, .reserve = reserve, .run = run, .trim = trim};

@@ -45,6 +45,11 @@ static int64_t grown(int64_t start, int64_t rows, int64_t limit) {
 static cairn_status choose_sizes(crn_llm_states *s, const crn_llm_states_options *o) {
   const crn_llm_contract *c = s->contract;
   if (o->capacity < 0) return CRN_FAIL(INVALID_ARGUMENT, "a KV capacity of %lld; 1 or more expected", (long long)o->capacity);
+  if (c->stateless) {
+    s->strategy = CRN_LLM_KV_FIXED;
+    s->capacity = s->limit = o->strategy == CRN_LLM_KV_FIXED && o->capacity ? min64(o->capacity, o->max_context) : o->max_context;
+    return CAIRN_OK;
+  }
   if (o->strategy == CRN_LLM_KV_GROWING && !c->has_dynamic_kv) {
     return CRN_FAIL(UNSUPPORTED,
                     "KV strategy 'growing' needs a cache with a dynamic dim; this model's is fixed at %lld rows: use 'fixed', or export it "
@@ -76,7 +81,11 @@ static cairn_status create_array(const crn_llm_states *s, const crn_llm_state *s
   int64_t shape[CAIRN_MAX_RANK];
   memcpy(shape, d->shape, sizeof shape);
   shape[state->axis] = rows_of(s, state, capacity);
-  cairn_status status = cairn_ndarray_create_from_descriptor(s->context, d, shape, d->rank, out);
+  bool is_interleaved = false;
+  for (int i = 0; i < d->rank; i++) is_interleaved |= d->interleave[i] > 1;
+  // Kernels compute in plain order: an interleaved cache would be copied there and back by every run.
+  cairn_status status = is_interleaved ? cairn_ndarray_create(s->context, d->dtype, shape, d->rank, out)
+                                       : cairn_ndarray_create_from_descriptor(s->context, d, shape, d->rank, out);
   if (status != CAIRN_OK) crn_note(status, "state '%s' with %lld rows", d->name, (long long)shape[state->axis]);
   return status;
 }
@@ -105,7 +114,7 @@ cairn_status crn_llm_states_initialize(crn_llm_states *s, cairn_context *context
 }
 
 void crn_llm_states_deinitialize(crn_llm_states *s) {
-  for (int i = 0; i < CRN_LLM_MAX_STATES; i++) {
+  for (int i = 0; i < CRN_LLM_MAX_CACHES; i++) {
     cairn_ndarray_release(s->arrays[i].array);
     s->arrays[i].array = NULL;
   }
@@ -131,7 +140,7 @@ static bool follows_capacity(const crn_llm_state *state) { return state->is_dyna
 
 // All new arrays exist and are filled before the first old one is given up, so a failure changes nothing.
 static cairn_status grow(crn_llm_states *s, int64_t capacity, int64_t used) {
-  cairn_ndarray *fresh[CRN_LLM_MAX_STATES] = {NULL};
+  cairn_ndarray *fresh[CRN_LLM_MAX_CACHES] = {NULL};
   const crn_llm_contract *c = s->contract;
   cairn_status status = CAIRN_OK;
   for (int i = 0; i < c->n_states; i++) {

@@ -13,7 +13,7 @@ const char *crn_llm_kv_text(crn_llm_kv kv);
 typedef struct crn_llm_states {
   cairn_context *context;
   const crn_llm_contract *contract;
-  cairn_named_array arrays[CRN_LLM_MAX_STATES];
+  cairn_named_array arrays[CRN_LLM_MAX_CACHES];
   crn_llm_kv strategy;      ///< FIXED or GROWING
   int64_t capacity, limit;  ///< rows now, rows at most
   size_t bytes;

@@ -117,8 +117,10 @@ static int compare_ids(const void *a, const void *b) {
 }
 
 cairn_status crn_stop_ids_finish(crn_llm_text *text, int64_t vocab_size) {
+  // A SentencePiece model names its end itself.
+  CRN_TRY(add_token(text, cairn_tokenizer_role(text->tokenizer, "eos_token"), vocab_size));
   CRN_TRY(add_special_tokens(text, vocab_size));
-  if (text->chat_template) CRN_TRY(add_template_terminator(text, vocab_size));
+  if (text->templates) CRN_TRY(add_template_terminator(text, vocab_size));
   if (text->stop_ids.size) qsort(text->stop_ids.items, text->stop_ids.size, sizeof *text->stop_ids.items, compare_ids);
   return CAIRN_OK;
 }

@@ -15,8 +15,7 @@ typedef CRN_VEC(int32_t) crn_id_vec;
 typedef struct crn_llm_text {
   cairn_context *context;
   cairn_tokenizer *tokenizer;     ///< NULL: `no_tokenizer` says why
-  cairn_template *chat_template;  ///< NULL: `no_template` says why
-  cairn_template *tool_template;  ///< used instead when tools are given; NULL = the same
+  cairn_template_set *templates;  ///< NULL: `no_template` says why
   crn_str no_tokenizer, no_template;
   crn_str folder;       ///< the tokenizer came from, "" when from none
   json_t *specials;     ///< object: variable name of the template -> text
@@ -54,6 +53,9 @@ cairn_status crn_llm_text_take(crn_llm_text *text, const crn_llm_text_parts *par
 /// Errors: FAILED_PRECONDITION with the reason.
 cairn_status crn_llm_text_need_tokenizer(const crn_llm_text *text);
 cairn_status crn_llm_text_need_template(const crn_llm_text *text);
+
+/// Drops templates whose default cannot be used, with the reason in `no_template`. Errors: OUT_OF_MEMORY.
+cairn_status crn_llm_text_check_templates(crn_llm_text *text);
 
 /// Renders a conversation (see cairn_llm_render) into `out`, which is cleared first.
 cairn_status crn_llm_text_render(const crn_llm_text *text, const char *conversation, size_t bytes, crn_str *out);

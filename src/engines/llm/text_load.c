@@ -1,4 +1,5 @@
 /// Finding and reading the tokenizer folder of a model.
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,15 +9,13 @@
 #include "engines/llm/bundle_internal.h"
 #include "engines/llm/stop_ids.h"
 
-enum { MAX_TEMPLATE_BYTES = 16 << 20 };
-
 // Reads an optional JSON file. Absent or broken: NULL, the latter with a warning.
 static cairn_status read_optional(crn_llm_text *text, const char *folder, const char *name, json_t **out) {
   crn_str path;
   *out = NULL;
   crn_str_initialize(&path, &text->context->allocator);
   cairn_status status = crn_path_join(&path, folder, name);
-  if (status == CAIRN_OK && crn_file_exists(path.data)) status = crn_json_read(path.data, out);
+  if (status == CAIRN_OK && crn_file_exists(path.data)) status = crn_json_read_nul(path.data, out);
   crn_str_deinitialize(&path);
   if (status == CAIRN_OK || status == CAIRN_OUT_OF_MEMORY) return status;
   CRN_WARN(text->context, "left out: %s", cairn_last_error()->message);
@@ -39,62 +38,12 @@ static cairn_status copy_specials(crn_llm_text *text, const json_t *config) {
 
 // --- chat template --------------------------------------------------------------------------------------------------
 
-// Compiles a template. A broken one is noted as the reason there is none.
-static cairn_status compile(crn_llm_text *text, const char *source, size_t bytes, const char *what, cairn_template **out) {
-  cairn_status status = cairn_template_create(text->context, source, bytes, what, out);
-  if (status == CAIRN_OK || status == CAIRN_OUT_OF_MEMORY) return status;
-  return crn_str_printf(&text->no_template, "%s", cairn_last_error()->message);
-}
-
-// `chat_template` of a JSON file: a text, or a list of {"name", "template"}.
-static cairn_status template_from_json(crn_llm_text *text, const json_t *config, const char *what) {
-  json_t *v = json_object_get(config, "chat_template"), *item;
-  size_t i;
-  if (json_is_string(v)) return compile(text, json_string_value(v), json_string_length(v), what, &text->chat_template);
-  json_array_foreach(v, i, item) {
-    const char *name = json_string_value(json_object_get(item, "name"));
-    const json_t *source = json_object_get(item, "template");
-    if (!name || !json_is_string(source)) continue;
-    cairn_template **out = strcmp(name, "default") == 0    ? &text->chat_template
-                           : strcmp(name, "tool_use") == 0 ? &text->tool_template
-                                                           : NULL;
-    if (out && !*out) CRN_TRY(compile(text, json_string_value(source), json_string_length(source), what, out));
-  }
-  return CAIRN_OK;
-}
-
-static cairn_status template_from_file(crn_llm_text *text, const char *folder) {
-  crn_str path, source;
-  crn_str_initialize(&path, &text->context->allocator);
-  crn_str_initialize(&source, &text->context->allocator);
-  cairn_status status;
-  CRN_TRY_GOTO(crn_path_join(&path, folder, "chat_template.jinja"));
-  if (crn_file_exists(path.data)) {
-    CRN_TRY_GOTO(crn_file_read(path.data, MAX_TEMPLATE_BYTES, &source));
-    CRN_TRY_GOTO(compile(text, source.data, source.size, path.data, &text->chat_template));
-  }
-done:
-  if (status != CAIRN_OK && status != CAIRN_OUT_OF_MEMORY) status = crn_str_printf(&text->no_template, "%s", cairn_last_error()->message);
-  crn_str_deinitialize(&path);
-  crn_str_deinitialize(&source);
-  return status;
-}
-
-// The file of its own wins over the one inside of tokenizer_config.json, as in Transformers.
-static cairn_status load_template(crn_llm_text *text, const char *folder, const json_t *config) {
-  CRN_TRY(template_from_file(text, folder));
-  if (!text->chat_template && !text->no_template.size) CRN_TRY(template_from_json(text, config, "chat_template of tokenizer_config.json"));
-  if (!text->chat_template && !text->no_template.size) {
-    json_t *own;
-    CRN_TRY(read_optional(text, folder, "chat_template.json", &own));
-    cairn_status status = template_from_json(text, own, "chat_template.json");
-    json_decref(own);
-    CRN_TRY(status);
-  }
-  if (!text->chat_template && !text->no_template.size) {
-    CRN_TRY(crn_str_printf(&text->no_template, "%s holds no chat_template.jinja, and its tokenizer_config.json no chat_template", folder));
-  }
-  return CAIRN_OK;
+static cairn_status load_templates(crn_llm_text *text, const char *folder) {
+  cairn_status status = cairn_template_set_open(text->context, folder, &text->templates);
+  if (status == CAIRN_OUT_OF_MEMORY) return status;
+  if (status == CAIRN_OK) return crn_llm_text_check_templates(text);
+  crn_str_clear(&text->no_template);
+  return crn_str_puts(&text->no_template, cairn_last_error()->message);
 }
 
 // --- a folder -------------------------------------------------------------------------------------------------------
@@ -112,7 +61,7 @@ static cairn_status load_configs(crn_llm_text *text, const char *folder, const c
   CRN_TRY_GOTO(crn_stop_ids_from_config(text, map, vocab_size));
   CRN_TRY_GOTO(crn_stop_ids_from_generation(text, generation, vocab_size));
   CRN_TRY_GOTO(crn_stop_ids_from_generation(text, outer, vocab_size));
-  CRN_TRY_GOTO(load_template(text, folder, config));
+  CRN_TRY_GOTO(load_templates(text, folder));
   CRN_TRY_GOTO(crn_stop_ids_finish(text, vocab_size));
 done:
   json_decref(config);
@@ -156,21 +105,47 @@ done:
 
 // --- a bundle -------------------------------------------------------------------------------------------------------
 
-// Whether `folder` holds a tokenizer.json.
+// Whether `folder` holds a file cairn_tokenizer_open takes.
 static cairn_status has_tokenizer(crn_str *room, const char *folder, bool *out_has) {
-  CRN_TRY(crn_path_join(room, folder, "tokenizer.json"));
-  *out_has = crn_file_exists(room->data);
+  static const char *const kNames[] = {"tokenizer.json", "tokenizer.model", "spiece.model"};
+  *out_has = false;
+  for (size_t i = 0; i < sizeof kNames / sizeof *kNames && !*out_has; i++) {
+    CRN_TRY(crn_path_join(room, folder, kNames[i]));
+    *out_has = crn_file_exists(room->data);
+  }
   return CAIRN_OK;
+}
+
+static cairn_status check_inside(const cairn_bundle *bundle, const char *file) {
+  if (!crn_file_exists(file) || crn_path_is_inside(cairn_bundle_path(bundle), file)) return CAIRN_OK;
+  return CRN_FAIL(CORRUPT, "%s leads out of the bundle through a link", file);
+}
+
+// The files of a folder whose names nobody knows beforehand.
+static cairn_status check_files_inside(const cairn_bundle *bundle, const char *folder, crn_str *file) {
+  DIR *directory = opendir(folder);
+  cairn_status status = CAIRN_OK;
+  for (const struct dirent *e; status == CAIRN_OK && directory && (e = readdir(directory));) {
+    if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
+    status = crn_path_join(file, folder, e->d_name);
+    if (status == CAIRN_OK) status = check_inside(bundle, file->data);
+  }
+  if (directory) closedir(directory);
+  return status;
 }
 
 static cairn_status try_embedded(crn_llm_text *text, const cairn_bundle *bundle, int64_t vocab_size, bool *out_found) {
   static const char *const kFiles[] = {"",
                                        "/tokenizer.json",
+                                       "/tokenizer.model",
+                                       "/spiece.model",
+                                       "/added_tokens.json",
                                        "/tokenizer_config.json",
                                        "/special_tokens_map.json",
                                        "/generation_config.json",
                                        "/chat_template.jinja",
-                                       "/chat_template.json"};
+                                       "/chat_template.json",
+                                       "/additional_chat_templates"};
   crn_str folder, file;
   crn_str_initialize(&folder, &text->context->allocator);
   crn_str_initialize(&file, &text->context->allocator);
@@ -180,11 +155,13 @@ static cairn_status try_embedded(crn_llm_text *text, const cairn_bundle *bundle,
   for (size_t i = 0; i < sizeof kFiles / sizeof *kFiles; i++) {
     crn_str_clear(&file);
     CRN_TRY_GOTO(crn_str_printf(&file, "%s%s", folder.data, kFiles[i]));
-    if (crn_file_exists(file.data) && !crn_path_is_inside(cairn_bundle_path(bundle), file.data)) {
-      status = CRN_FAIL(CORRUPT, "%s leads out of the bundle through a link", file.data);
-      goto done;
-    }
+    CRN_TRY_GOTO(check_inside(bundle, file.data));
   }
+  // The last one is a folder.
+  crn_str_clear(&folder);
+  CRN_TRY_GOTO(crn_str_puts(&folder, file.data));
+  CRN_TRY_GOTO(check_files_inside(bundle, folder.data, &file));
+  CRN_TRY_GOTO(crn_path_join(&folder, cairn_bundle_path(bundle), "tokenizer"));
   CRN_TRY_GOTO(has_tokenizer(&file, folder.data, out_found));
   if (*out_found) CRN_TRY_GOTO(crn_llm_text_load(text, folder.data, cairn_bundle_path(bundle), vocab_size));
 done:

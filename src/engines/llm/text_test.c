@@ -1,5 +1,6 @@
 #include "engines/llm/text.h"
 
+#include "base/file.h"
 #include "engines/llm/stop_ids.h"
 #include "engines/llm/test_folder.h"
 
@@ -92,6 +93,43 @@ static void test_eos_lists(void **state) {
   test_put(&g_folder, "t/generation_config.json", "{\"eos_token_id\":[1,106,50,-1,200,4294967297,\"x\"]}");
   load();
   EXPECT_STOP_IDS(1, 3, 5, 13, 50, 106);
+}
+
+static void test_special_tokens_map(void **state) {
+  (void)state;
+  test_put(&g_folder, "t/special_tokens_map.json",
+           "{\"bos_token\":\"<bos>\",\"eos_token\":{\"content\":\"<eos>\"},\"additional_special_tokens\":[\"<|im_start|>\",\"<|im_end|>\","
+           "\"<tool>\"]}");
+  load();
+  EXPECT_STOP_IDS(1, 3, 5);
+}
+
+// Keys of the top level and of the added tokens, as far as they are texts the tokenizer knows.
+static void test_each_key(void **state) {
+  (void)state;
+  static const char *const keys[] = {"eot_token", "end_of_turn", "im_end", "endoftext"};
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    char config[128];
+    snprintf(config, sizeof config, "{\"%s\":\"world\"}", keys[i]);
+    test_put(&g_folder, "t/tokenizer_config.json", config);
+    load();
+    EXPECT_STOP_IDS(3, 5, 13);
+    crn_llm_text_deinitialize(&g_text);
+    crn_llm_text_initialize(&g_text, g_context);
+  }
+}
+
+static void test_sentencepiece_names_its_end(void **state) {
+  (void)state;
+  crn_str model;
+  crn_str_initialize(&model, NULL);
+  assert_int_equal(crn_file_read(CAIRN_TEST_DATA "/tokenizer/sentencepiece/bpe_bytes.model", 1 << 20, &model), CAIRN_OK);
+  test_put(&g_folder, "t/placeholder", "");
+  assert_int_equal(crn_file_replace(test_path(&g_folder, "t/tokenizer.model"), model.data, model.size), CAIRN_OK);
+  test_expect(crn_llm_text_load(&g_text, test_path(&g_folder, "t"), NULL, VOCAB), CAIRN_OK, "");
+  if (!g_text.tokenizer) fail_msg("%s", g_text.no_tokenizer.data);
+  EXPECT_STOP_IDS(2);
+  crn_str_deinitialize(&model);
 }
 
 static void test_generation_config_beside(void **state) {
@@ -198,6 +236,17 @@ static void test_template_places(void **state) {
   expect_render("{\"messages\":[],\"tools\":[{}]}", "with tools");
 }
 
+static void test_named_and_continued(void **state) {
+  (void)state;
+  test_put(&g_folder, "t/tokenizer_config.json",
+           "{\"chat_template\":[{\"name\":\"rag\",\"template\":\"{{ messages[0].content }}.{{ add_generation_prompt }}\"}]}");
+  load();
+  assert_int_equal(crn_llm_text_need_template(&g_text), CAIRN_OK);
+  refuse_render("[]", CAIRN_NOT_FOUND, "name one of: rag");
+  expect_render("{\"chat_template\":\"rag\",\"messages\":[{\"content\":\"a\"}]}", "a.True");
+  expect_render("{\"chat_template\":\"rag\",\"continue_final_message\":true,\"messages\":[{\"content\":\"a\"}]}", "a");
+}
+
 static void test_missing_and_broken_templates(void **state) {
   (void)state;
   load();
@@ -298,6 +347,9 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
       TEST(test_special_tokens_that_end_a_turn),
       TEST(test_config_names),
+      TEST(test_special_tokens_map),
+      TEST(test_each_key),
+      TEST(test_sentencepiece_names_its_end),
       TEST(test_eos_lists),
       TEST(test_generation_config_beside),
       TEST(test_template_terminator),
@@ -307,6 +359,7 @@ int main(void) {
       TEST(test_render_refusals),
       TEST(test_long_render),
       TEST(test_template_places),
+      TEST(test_named_and_continued),
       TEST(test_missing_and_broken_templates),
       TEST(test_bundle_tokenizers),
       TEST(test_tokenizer_links),

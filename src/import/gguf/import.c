@@ -1,7 +1,5 @@
 #include "import/gguf/import.h"
 
-#include <string.h>
-
 #include "base/context.h"
 #include "import/gguf/llama.h"
 #include "import/gguf/private.h"
@@ -14,30 +12,26 @@ static cairn_status read_names(const crn_gguf *f, crn_gguf_model *model) {
   CRN_TRY(crn_gguf_get_string(f, "general.name", false, &name));
   CRN_TRY(crn_gguf_copy_text(model, architecture, &model->architecture));
   CRN_TRY(crn_gguf_copy_text(model, name, &model->name));
-  if (strcmp(model->architecture, "llama")) {
-    return CRN_FAIL(UNSUPPORTED, "%s: architecture '" CRN_GGUF_TEXT "'; 'llama' is supported", crn_gguf_what(f),
-                    CRN_GGUF_ARGS(architecture));
-  }
   return CAIRN_OK;
 }
 
 // The program keeps the weights, and with them the file, from here on.
-static cairn_status build_program(crn_gguf_model *model, crn_gguf_weights *weights, const crn_llama_config *config) {
+static cairn_status build_program(crn_gguf_model *model, crn_gguf_weights *weights, const crn_llama_config *config, cairn_dtype compute) {
   cairn_status status = crn_program_create(&model->context->allocator, &model->program);
   if (status == CAIRN_OK) status = crn_program_keep(model->program, crn_gguf_weights_destroy, weights);
   if (status != CAIRN_OK) {
     crn_gguf_weights_destroy(weights);
     return status;
   }
-  return crn_llama_build(model->program, weights, config, &model->vocab_size);
+  return crn_llama_build(model->program, weights, config, compute, &model->vocab_size);
 }
 
 // Takes the file over.
-static cairn_status import_file(crn_gguf *file, crn_gguf_model *model) {
+static cairn_status import_file(crn_gguf *file, cairn_dtype compute, crn_gguf_model *model) {
   crn_llama_config config;
   crn_gguf_weights *weights;
   cairn_status status = read_names(file, model);
-  if (status == CAIRN_OK) status = crn_llama_config_read(file, &config);
+  if (status == CAIRN_OK) status = crn_llama_config_read(file, model->architecture, &config);
   if (status == CAIRN_OK) status = crn_gguf_read_vocabulary(file, model);
   if (status != CAIRN_OK) {
     crn_gguf_close(file);
@@ -45,11 +39,11 @@ static cairn_status import_file(crn_gguf *file, crn_gguf_model *model) {
   }
   model->context_length = config.context_length;
   CRN_TRY(crn_gguf_weights_create(&model->context->allocator, file, model->context->pool, &weights));
-  return build_program(model, weights, &config);
+  return build_program(model, weights, &config, compute);
 }
 
-static cairn_status finish(cairn_status status, crn_gguf *file, crn_gguf_model *model) {
-  if (status == CAIRN_OK) status = import_file(file, model);
+static cairn_status finish(cairn_status status, crn_gguf *file, cairn_dtype compute, crn_gguf_model *model) {
+  if (status == CAIRN_OK) status = import_file(file, compute, model);
   if (status != CAIRN_OK) crn_imported_model_destroy(model);
   return status;
 }
@@ -58,12 +52,17 @@ cairn_status crn_gguf_import(cairn_context *context, const char *path, crn_gguf_
   crn_gguf *file;
   crn_imported_model_initialize(model, context);
   cairn_status status = crn_gguf_open(&context->allocator, path, &file);
-  return finish(status, file, model);
+  return finish(status, file, CAIRN_DTYPE_NONE, model);
 }
 
-cairn_status crn_gguf_import_memory(cairn_context *context, const void *data, size_t bytes, const char *what, crn_gguf_model *model) {
+cairn_status crn_gguf_import_memory_as(cairn_context *context, const void *data, size_t bytes, const char *what, cairn_dtype compute,
+                                       crn_gguf_model *model) {
   crn_gguf *file;
   crn_imported_model_initialize(model, context);
   cairn_status status = crn_gguf_open_memory(&context->allocator, data, bytes, what, &file);
-  return finish(status, file, model);
+  return finish(status, file, compute, model);
+}
+
+cairn_status crn_gguf_import_memory(cairn_context *context, const void *data, size_t bytes, const char *what, crn_gguf_model *model) {
+  return crn_gguf_import_memory_as(context, data, bytes, what, CAIRN_DTYPE_NONE, model);
 }

@@ -13,5 +13,8 @@ cairn_status crn_gguf_import(cairn_context *context, const char *path, crn_gguf_
 
 /// As crn_gguf_import for a file in memory, which must outlive the program. `what` names it in messages.
 cairn_status crn_gguf_import_memory(cairn_context *context, const void *data, size_t bytes, const char *what, crn_gguf_model *out_model);
+/// The same with activations and caches of a given type (F32 or F16).
+cairn_status crn_gguf_import_memory_as(cairn_context *context, const void *data, size_t bytes, const char *what, cairn_dtype compute,
+                                       crn_gguf_model *out_model);
 
 #endif

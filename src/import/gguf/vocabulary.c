@@ -92,26 +92,87 @@ static cairn_status read_id(const vocabulary *v, const char *key, int32_t fallba
 // Byte-level tokenizers begin a text with a token only when told to. Files of these families do so although many of them
 // do not have the key.
 static bool begins_with_bos(crn_gguf_string pre) {
-  static const char *const names[] = {"llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "tekken"};
+  static const char *const names[] = {"llama-bpe",
+                                      "llama3",
+                                      "llama-v3",
+                                      "falcon3",
+                                      "falcon-h1",
+                                      "pixtral",
+                                      "midm-2.0",
+                                      "lfm2",
+                                      "tekken",
+                                      "chameleon",
+                                      "jina-v5-nano",
+                                      "gemma4",
+                                      "granite-embed-multi-311m"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     if (is_text(pre, names[i])) return true;
   }
   return false;
 }
 
-// What a file means that leaves a key out depends on the kind of tokenizer.
+/// What a file means that leaves a key out.
+typedef struct defaults {
+  bool add_bos, add_eos, add_space_prefix;
+  int32_t bos_id, eos_id, unk_id;
+} defaults;
+
+static defaults find_defaults(crn_tokenizer_model model, crn_gguf_string pre) {
+  switch (model) {
+    case CRN_TOKENIZER_MODEL_SPM:
+      return (defaults){.add_bos = true, .add_space_prefix = true, .bos_id = 1, .eos_id = 2, .unk_id = 0};
+    case CRN_TOKENIZER_MODEL_WPM:
+      return (defaults){.add_bos = true, .add_eos = true, .bos_id = 101, .eos_id = 102, .unk_id = 100};
+    case CRN_TOKENIZER_MODEL_UGM:
+      return (defaults){.add_eos = true, .add_space_prefix = true, .bos_id = -1, .eos_id = 1, .unk_id = 2};
+    case CRN_TOKENIZER_MODEL_PLAIN_BPE:
+      return (defaults){.add_bos = true, .bos_id = -1, .eos_id = -1, .unk_id = -1};
+    default:
+      return (defaults){.add_bos = begins_with_bos(pre), .bos_id = -1, .eos_id = -1, .unk_id = -1};
+  }
+}
+
+// BERT's files name the tokens around a text after what they are there; older ones have only these names.
+static cairn_status read_frame_ids(vocabulary *v) {
+  crn_tokenizer_spec *s = &v->spec;
+  CRN_TRY(read_id(v, "tokenizer.ggml.cls_token_id", s->bos_id, &s->bos_id));
+  CRN_TRY(read_id(v, "tokenizer.ggml.seperator_token_id", s->eos_id, &s->eos_id));
+  CRN_TRY(crn_gguf_get_bool(v->file, "tokenizer.ggml.normalizer.lowercase", false, &s->lowercase));
+  s->strip_accents = s->lowercase;
+  CRN_TRY(crn_gguf_get_bool(v->file, "tokenizer.ggml.normalizer.strip_accents", false, &s->strip_accents));
+  s->add_bos = s->bos_id >= 0;
+  s->add_eos = s->eos_id >= 0;
+  return CAIRN_OK;
+}
+
+static cairn_status read_charsmap(vocabulary *v) {
+  static const char key[] = "tokenizer.ggml.precompiled_charsmap";
+  const crn_gguf_value *list = crn_gguf_find(v->file, key);
+  if (!list) return CAIRN_OK;
+  bool is_bytes = list->kind == CRN_GGUF_ARRAY && (list->array.kind == CRN_GGUF_INT8 || list->array.kind == CRN_GGUF_UINT8);
+  if (!is_bytes) return CRN_FAIL(CORRUPT, "%s: '%s' must be a list of bytes", crn_gguf_what(v->file), key);
+  v->spec.charsmap = list->array.data;
+  v->spec.charsmap_bytes = list->array.n;
+  return CAIRN_OK;
+}
+
 static cairn_status read_options(vocabulary *v, crn_gguf_string pre) {
   crn_tokenizer_spec *s = &v->spec;
-  bool is_spm = s->model == CRN_TOKENIZER_MODEL_SPM;
-  s->add_bos = is_spm || begins_with_bos(pre);
-  s->add_eos = false;
-  s->add_space_prefix = is_spm;
+  const defaults d = find_defaults(s->model, pre);
+  s->add_bos = d.add_bos;
+  s->add_eos = d.add_eos;
+  s->add_space_prefix = d.add_space_prefix;
   CRN_TRY(crn_gguf_get_bool(v->file, "tokenizer.ggml.add_bos_token", false, &s->add_bos));
   CRN_TRY(crn_gguf_get_bool(v->file, "tokenizer.ggml.add_eos_token", false, &s->add_eos));
   CRN_TRY(crn_gguf_get_bool(v->file, "tokenizer.ggml.add_space_prefix", false, &s->add_space_prefix));
-  CRN_TRY(read_id(v, "tokenizer.ggml.bos_token_id", is_spm ? 1 : -1, &s->bos_id));
-  CRN_TRY(read_id(v, "tokenizer.ggml.eos_token_id", is_spm ? 2 : -1, &s->eos_id));
-  CRN_TRY(read_id(v, "tokenizer.ggml.unknown_token_id", is_spm ? 0 : -1, &s->unk_id));
+  CRN_TRY(crn_gguf_get_bool(v->file, "tokenizer.ggml.remove_extra_whitespaces", false, &s->remove_extra_whitespaces));
+  CRN_TRY(read_charsmap(v));
+  CRN_TRY(read_id(v, "tokenizer.ggml.bos_token_id", d.bos_id, &s->bos_id));
+  CRN_TRY(read_id(v, "tokenizer.ggml.eos_token_id", d.eos_id, &s->eos_id));
+  CRN_TRY(read_id(v, "tokenizer.ggml.unknown_token_id", d.unk_id, &s->unk_id));
+  if (s->model == CRN_TOKENIZER_MODEL_WPM) CRN_TRY(read_frame_ids(v));
+  // Files of this family are known to say the opposite by mistake.
+  if (s->model == CRN_TOKENIZER_MODEL_PLAIN_BPE) s->add_bos = true;
   if (s->bos_id < 0) s->add_bos = false;
   if (s->eos_id < 0) s->add_eos = false;
   return CAIRN_OK;
@@ -143,6 +204,22 @@ static bool is_end_of_turn(const crn_token_text *t) {
   return false;
 }
 
+static bool is_control(const vocabulary *v, size_t i, const char *name) {
+  const crn_token_text *t = &v->spec.tokens[i];
+  return v->spec.types[i] == CRN_TOKEN_CONTROL && t->bytes == strlen(name) && !memcmp(t->data, name, t->bytes);
+}
+
+// Where answers are made of several messages, <|end|> only ends one of them; a call or a return ends the turn.
+static bool has_messages(const vocabulary *v, int32_t *out_call_id) {
+  bool returns = false;
+  *out_call_id = -1;
+  for (size_t i = 0; v->spec.types && i < v->spec.n_tokens; i++) {
+    returns = returns || is_control(v, i, "<|return|>");
+    if (is_control(v, i, "<|call|>")) *out_call_id = (int32_t)i;
+  }
+  return returns && *out_call_id >= 0;
+}
+
 static cairn_status read_end_ids(const vocabulary *v, crn_imported_model *model) {
   id_list list = {.n = 0};
   int32_t id;
@@ -151,7 +228,10 @@ static cairn_status read_end_ids(const vocabulary *v, crn_imported_model *model)
   add_id(&list, id);
   CRN_TRY(read_id(v, "tokenizer.ggml.eom_token_id", -1, &id));
   add_id(&list, id);
+  bool messages = has_messages(v, &id);
+  if (messages) add_id(&list, id);
   for (size_t i = 0; v->spec.types && i < v->spec.n_tokens; i++) {
+    if (messages && is_control(v, i, "<|end|>")) continue;
     if (v->spec.types[i] == CRN_TOKEN_CONTROL && is_end_of_turn(&v->spec.tokens[i])) add_id(&list, (int32_t)i);
   }
   int32_t *copy;

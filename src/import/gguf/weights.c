@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "import/gguf/private.h"
 #include "import/gguf/unpack.h"
+#include "tensor/half.h"
 
 cairn_status crn_gguf_weights_create(const cairn_allocator *allocator, crn_gguf *file, crn_pool *pool, crn_gguf_weights **out_weights) {
   crn_gguf_weights *w;
@@ -96,11 +97,11 @@ static crn_tensor shape_of(const crn_gguf_tensor *t, cairn_dtype dtype, void *da
   return crn_tensor_make(dtype, dims, t->n_dims, data);
 }
 
-// Adds a constant named after the tensor, with a suffix for the parts of a quantized one.
-static crn_value *add_constant(crn_builder *b, const crn_gguf_tensor *t, const char *suffix, const crn_tensor *tensor, size_t bytes) {
-  char name[128];
-  snprintf(name, sizeof name, CRN_GGUF_TEXT "%s", CRN_GGUF_ARGS(t->name), suffix);
-  return crn_build_constant(b, name, tensor, bytes);
+// Adds a constant, with a suffix for the parts of a quantized one.
+static crn_value *add_constant(crn_builder *b, const char *name, const char *suffix, const crn_tensor *tensor, size_t bytes) {
+  char full[128];
+  snprintf(full, sizeof full, "%s%s", name, suffix);
+  return crn_build_constant(b, full, tensor, bytes);
 }
 
 crn_value *crn_gguf_build_plain(crn_builder *b, crn_gguf_weights *w, const crn_gguf_tensor *t) {
@@ -113,80 +114,153 @@ crn_value *crn_gguf_build_plain(crn_builder *b, crn_gguf_weights *w, const crn_g
     memcpy(data, t->data, t->bytes);
   }
   crn_tensor tensor = shape_of(t, dtype, data);
-  return add_constant(b, t, "", &tensor, t->bytes);
+  char name[128];
+  snprintf(name, sizeof name, CRN_GGUF_TEXT, CRN_GGUF_ARGS(t->name));
+  return add_constant(b, name, "", &tensor, t->bytes);
+}
+
+// --- vectors ----------------------------------------------------------------------------------------------------------
+
+static cairn_status fill_vector(const crn_gguf_weights *w, const crn_gguf_tensor *t, int64_t repeat, cairn_dtype dtype,
+                                unsigned char **at) {
+  cairn_dtype stored = plain_dtype(t);
+  if (stored == CAIRN_DTYPE_NONE) {
+    return CRN_FAIL(UNSUPPORTED, "%s: tensor '" CRN_GGUF_TEXT "' has type %s; F32, F16 and BF16 are supported for vectors",
+                    crn_gguf_what(w->file), CRN_GGUF_ARGS(t->name), t->type->name);
+  }
+  size_t from = cairn_dtype_bytes(stored), to = cairn_dtype_bytes(dtype);
+  for (int64_t r = 0; r < repeat; r++) {
+    for (size_t i = 0; i < t->bytes / from; i++, *at += to) {
+      unsigned char value[8];
+      memcpy(value, t->data + i * from, from);
+      crn_store_f64(dtype, *at, crn_load_f64(stored, value));
+    }
+  }
+  return CAIRN_OK;
+}
+
+crn_value *crn_gguf_build_vector(crn_builder *b, crn_gguf_weights *w, const char *name, const crn_gguf_tensor *const *tensors,
+                                 const int64_t *repeats, int n, const crn_tensor *shape) {
+  crn_tensor tensor = *shape;
+  if (b->status != CAIRN_OK) return NULL;
+  size_t bytes = (size_t)crn_tensor_count(shape) * cairn_dtype_bytes(shape->dtype);
+  unsigned char *at;
+  cairn_status status = crn_gguf_weights_alloc(w, bytes, &tensor.data);
+  at = tensor.data;
+  for (int i = 0; i < n && status == CAIRN_OK; i++) status = fill_vector(w, tensors[i], repeats[i], shape->dtype, &at);
+  return status == CAIRN_OK ? add_constant(b, name, "", &tensor, bytes) : crn_gguf_builder_fail(b, status);
 }
 
 // --- quantized tensors ------------------------------------------------------------------------------------------------
 
+// What the blocks of one or several tensors become: three arrays that run on from tensor to tensor.
+typedef struct unpacked {
+  unsigned char *elements, *scales, *shifts;  ///< shifts may be NULL
+  size_t n, element_bytes, scale_bytes;       ///< blocks, and what one takes in each array
+} unpacked;
+
 typedef struct unpack_job {
   const crn_gguf_unpacking *how;
   const unsigned char *source;
-  size_t source_bytes, element_bytes;  // of one block
-  unsigned char *elements;
-  float *scales, *shifts;  // shifts may be NULL
+  size_t source_bytes;  // of one block
+  unpacked to;          // of this tensor
 } unpack_job;
+
+// Scales are f16 numbers in the file: either type holds them as they are.
+static void put_scale(const unpacked *to, unsigned char *scales, int64_t i, float value) {
+  uint16_t half = crn_f16_from_f32(value);
+  unsigned char *at = scales + (size_t)i * to->scale_bytes;
+  memcpy(at, to->scale_bytes == 2 ? (const void *)&half : (const void *)&value, to->scale_bytes);
+}
 
 static void unpack_range(void *user, int64_t begin, int64_t end, int worker) {
   const unpack_job *j = user;
   (void)worker;
   for (int64_t i = begin; i < end; i++) {
-    float shift = 0;
-    j->how->unpack(j->source + (size_t)i * j->source_bytes, j->elements + (size_t)i * j->element_bytes, &j->scales[i], &shift);
-    if (j->shifts) j->shifts[i] = shift;
+    float scale, shift = 0;
+    j->how->unpack(j->source + (size_t)i * j->source_bytes, j->to.elements + (size_t)i * j->to.element_bytes, &scale, &shift);
+    put_scale(&j->to, j->to.scales, i, scale);
+    if (j->to.shifts) put_scale(&j->to, j->to.shifts, i, shift);
   }
 }
 
-static cairn_status unpack_tensor(crn_gguf_weights *w, const crn_gguf_tensor *t, const crn_gguf_unpacking *how, unpack_job *j) {
+static void unpack_tensor(crn_gguf_weights *w, const crn_gguf_tensor *t, const crn_gguf_unpacking *how, const unpacked *u, size_t at) {
   enum { GRAIN = 4096 };
-  size_t n = t->bytes / t->type->bytes;
-  *j = (unpack_job){.how = how, .source = t->data, .source_bytes = t->type->bytes};
-  j->element_bytes = t->type->block * (size_t)crn_dtype_bits(how->dtype) / 8;
+  unpack_job j = {.how = how, .source = t->data, .source_bytes = t->type->bytes, .to = *u};
+  j.to.elements += at * u->element_bytes;
+  j.to.scales += at * u->scale_bytes;
+  if (u->shifts) j.to.shifts += at * u->scale_bytes;
+  crn_pool_run(w->pool, (int64_t)(t->bytes / t->type->bytes), GRAIN, unpack_range, &j);
+  // What was taken apart is not read again. (Memory that is no map of a file must stay.)
+  if (w->file->map.data) crn_file_map_forget(t->data, t->bytes);
+}
+
+static cairn_status unpack(crn_gguf_weights *w, const crn_gguf_tensor *const *tensors, int n, cairn_dtype dtype, unpacked *u) {
+  const crn_gguf_type *type = tensors[0]->type;
+  const crn_gguf_unpacking *how = crn_gguf_unpacking_of(type->id);
+  *u = (unpacked){.scale_bytes = cairn_dtype_bytes(dtype)};
+  u->element_bytes = type->block * (size_t)crn_dtype_bits(how->dtype) / 8;
+  for (int i = 0; i < n; i++) u->n += tensors[i]->bytes / type->bytes;
   // Elements and scales of a block never take more than twice the bytes it has in the file, so nothing can overflow.
-  CRN_TRY(crn_gguf_weights_alloc(w, n * j->element_bytes, &j->elements));
-  CRN_TRY(crn_gguf_weights_alloc(w, n * sizeof(float), &j->scales));
-  if (how->has_shift) CRN_TRY(crn_gguf_weights_alloc(w, n * sizeof(float), &j->shifts));
-  crn_pool_run(w->pool, (int64_t)n, GRAIN, unpack_range, j);
+  CRN_TRY(crn_gguf_weights_alloc(w, u->n * u->element_bytes, &u->elements));
+  CRN_TRY(crn_gguf_weights_alloc(w, u->n * u->scale_bytes, &u->scales));
+  if (how->has_shift) CRN_TRY(crn_gguf_weights_alloc(w, u->n * u->scale_bytes, &u->shifts));
+  size_t at = 0;
+  for (int i = 0; i < n; at += tensors[i++]->bytes / type->bytes) unpack_tensor(w, tensors[i], how, u, at);
   return CAIRN_OK;
 }
 
 // A zero repeated over the shape of the scales.
-static crn_value *add_zeros(crn_builder *b, const crn_gguf_tensor *t, const char *suffix, cairn_dtype dtype, const crn_tensor *like) {
+static crn_value *add_zeros(crn_builder *b, const char *name, const char *suffix, cairn_dtype dtype, const crn_tensor *like) {
   static const _Alignas(8) unsigned char zero[8];
   crn_tensor tensor = *like;
   tensor.dtype = dtype;
   tensor.data = (void *)zero;
   for (int i = 0; i < tensor.rank; i++) tensor.strides[i] = 0;
-  return add_constant(b, t, suffix, &tensor, cairn_dtype_bytes(dtype));
+  return add_constant(b, name, suffix, &tensor, cairn_dtype_bytes(dtype));
 }
 
-static crn_value *build_quantized(crn_builder *b, crn_gguf_weights *w, const crn_gguf_tensor *t) {
+bool crn_gguf_can_join(const crn_gguf_tensor *const *tensors, int n) {
+  if (!tensors[0] || !crn_gguf_unpacking_of(tensors[0]->type->id) || tensors[0]->n_dims != 2) return false;
+  for (int i = 1; i < n; i++) {
+    if (!tensors[i] || tensors[i]->type != tensors[0]->type || tensors[i]->n_dims != 2 || tensors[i]->dims[0] != tensors[0]->dims[0])
+      return false;
+  }
+  return true;
+}
+
+static crn_value *build_quantized(crn_builder *b, crn_gguf_weights *w, const char *name, const crn_gguf_tensor *const *tensors, int n,
+                                  cairn_dtype dtype) {
+  const crn_gguf_tensor *t = tensors[0];
   const crn_gguf_unpacking *how = crn_gguf_unpacking_of(t->type->id);
   if (!how) {
     return crn_gguf_builder_fail(
         b, CRN_FAIL(UNSUPPORTED, "%s: tensor '" CRN_GGUF_TEXT "' has type %s; F32, F16, BF16, Q8_0, Q4_0 and Q4_1 are supported",
                     crn_gguf_what(w->file), CRN_GGUF_ARGS(t->name), t->type->name));
   }
-  unpack_job j;
-  cairn_status status = unpack_tensor(w, t, how, &j);
+  unpacked u;
+  cairn_status status = unpack(w, tensors, n, dtype, &u);
   if (status != CAIRN_OK) return crn_gguf_builder_fail(b, status);
-  size_t n = t->bytes / t->type->bytes;
-  crn_tensor data = shape_of(t, how->dtype, j.elements), scale = data;
+  crn_tensor data = shape_of(t, how->dtype, u.elements), scale;
+  for (int i = 1; i < n; i++) data.dims[0] += tensors[i]->dims[1];
   data.packed = crn_dtype_bits(how->dtype) < 8;
+  scale = data;
   scale.dims[scale.rank - 1] /= t->type->block;
-  scale = crn_tensor_make(CAIRN_F32, scale.dims, scale.rank, j.scales);
+  scale = crn_tensor_make(dtype, scale.dims, scale.rank, u.scales);
   crn_tensor shift = scale;
-  shift.data = j.shifts;
+  shift.data = u.shifts;
   crn_value *operands[4];
-  operands[0] = add_constant(b, t, "", &data, n * j.element_bytes);
-  operands[1] = add_constant(b, t, ".scale", &scale, n * sizeof(float));
-  operands[2] = add_zeros(b, t, ".zero", how->dtype, &scale);
-  operands[3] = j.shifts ? add_constant(b, t, ".shift", &shift, n * sizeof(float)) : add_zeros(b, t, ".shift", CAIRN_F32, &scale);
-  return crn_build_op(b, CRN_OP_blockwise_shift_scale, operands, 4, CAIRN_F32, 0);
+  operands[0] = add_constant(b, name, "", &data, u.n * u.element_bytes);
+  operands[1] = add_constant(b, name, ".scale", &scale, u.n * u.scale_bytes);
+  operands[2] = add_zeros(b, name, ".zero", how->dtype, &scale);
+  operands[3] = u.shifts ? add_constant(b, name, ".shift", &shift, u.n * u.scale_bytes) : add_zeros(b, name, ".shift", dtype, &scale);
+  return crn_build_op(b, CRN_OP_blockwise_shift_scale, operands, 4, dtype, 0);
 }
 
-crn_value *crn_gguf_build_f32(crn_builder *b, crn_gguf_weights *w, const crn_gguf_tensor *t) {
+crn_value *crn_gguf_build_matrix(crn_builder *b, crn_gguf_weights *w, const char *name, const crn_gguf_tensor *const *tensors, int n,
+                                 cairn_dtype dtype) {
   if (b->status != CAIRN_OK) return NULL;
-  if (!crn_gguf_is_plain(t)) return build_quantized(b, w, t);
-  crn_value *v = crn_gguf_build_plain(b, w, t);
-  return plain_dtype(t) == CAIRN_F32 ? v : crn_build_cast(b, v, CAIRN_F32);
+  if (!crn_gguf_is_plain(tensors[0])) return build_quantized(b, w, name, tensors, n, dtype);
+  crn_value *v = crn_gguf_build_plain(b, w, tensors[0]);
+  return plain_dtype(tensors[0]) == dtype ? v : crn_build_cast(b, v, dtype);
 }

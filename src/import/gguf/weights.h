@@ -42,8 +42,15 @@ bool crn_gguf_is_plain(const crn_gguf_tensor *tensor);
 
 /// The constant of a plain tensor in its stored element type, dims slowest first. Failures go into the builder.
 crn_value *crn_gguf_build_plain(crn_builder *b, crn_gguf_weights *w, const crn_gguf_tensor *tensor);
-/// The tensor as f32: a constant, cast where needed, or dequantized. Failures go into the builder.
-crn_value *crn_gguf_build_f32(crn_builder *b, crn_gguf_weights *w, const crn_gguf_tensor *tensor);
+/// Whether tensors can be one matrix, rows below rows: quantized alike, and of one row size.
+bool crn_gguf_can_join(const crn_gguf_tensor *const *tensors, int n);
+/// One tensor, or several that can be joined, as a value of `dtype` (F32 or F16): a constant, cast where needed, or dequantized blocks.
+/// `name` is that of the constants. Failures go into the builder.
+crn_value *crn_gguf_build_matrix(crn_builder *b, crn_gguf_weights *w, const char *name, const crn_gguf_tensor *const *tensors, int n,
+                                 cairn_dtype dtype);
+/// The values of plain tensors one behind the other, `repeats[i]` times each, as a constant of `dtype` and the given dims.
+crn_value *crn_gguf_build_vector(crn_builder *b, crn_gguf_weights *w, const char *name, const crn_gguf_tensor *const *tensors,
+                                 const int64_t *repeats, int n, const crn_tensor *shape);
 
 /// Keeps a failure of the importer as the builder keeps its own: the first one counts. Returns NULL.
 crn_value *crn_gguf_builder_fail(crn_builder *b, cairn_status status);

@@ -14,7 +14,8 @@ static bool ranks_fit(const crn_plan *p, const crn_step *s) {
     bool is_lhs = !strcmp(s->composite->input_names[k], "lhs_indices");
     const crn_type *index = p->slot_types[s->in[k]], *side = p->slot_types[s->in[is_lhs ? 0 : 1]];
     if (!is_lhs && strcmp(s->composite->input_names[k], "rhs_indices")) return false;
-    if (!crn_dtype_is_integer(index->dtype) || n_batch < 0 || side->rank != n_batch + 3 || n_batch + index->rank > out_rank - 2) return false;
+    if (!crn_dtype_is_integer(index->dtype) || n_batch < 0 || side->rank != n_batch + 3 || n_batch + index->rank > out_rank - 2)
+      return false;
   }
   return true;
 }

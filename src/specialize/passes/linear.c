@@ -4,6 +4,7 @@
 //   a · W + bias                        the bias is a constant vector of one value an output
 //   h + a · W                           residual
 //   (a · W1) * silu(a · W2)             gate; W2 and W1 are packed tile by tile in turn
+//   transpose or reshape of a · W       where the product is a convolution over single elements, whose rows lie along another dimension
 //
 // Matrices are packed last, when it is known what goes together.
 #include "backend/cpu/fused/linear.h"
@@ -14,6 +15,9 @@
 typedef struct candidate {
   bool is_product;
   bool is_taken;  ///< another step does its work
+  int axis;       ///< of the operand and of the result, along which inputs and outputs lie
+  int in_axis;    ///< the same of the operand, where the result was brought into another shape
+  int row_axis;   ///< of such a result; -1 = the result has the operand's shape
   crn_weight_source source;
   crn_fused_linear *fused;      ///< of steps that became linear
   const crn_weight_source *up;  ///< of a gated step: the matrix beside its own (the gate)
@@ -51,14 +55,47 @@ bool crn_weight_is_precise_enough(const crn_specialization *options, const crn_w
   return options->precision != CAIRN_PRECISION_EXACT || !source->is_quantized || crn_weight_source_is_exact(source);
 }
 
+// A convolution over single elements is a product whose rows lie along any dimension but the second. Only lists of rows are
+// taken (one dimension besides), not images: what comes next to those wants their layout.
+static bool is_pointwise(const crn_plan *p, const crn_step *s) {
+  if (!is_kernel(s, CRN_OP_conv2d) && !is_kernel(s, CRN_OP_conv3d)) return false;
+  const crn_type *x = p->slot_types[s->in[0]], *w = p->slot_types[s->in[1]], *out = p->slot_types[s->out[0]];
+  const crn_tensor *strides = crn_constant_of(p, s->in[2]), *groups = crn_constant_of(p, s->in[4]);
+  int n_long = 0;
+  if (x->rank < 3 || w->rank != x->rank || out->rank != x->rank || x->dtype != w->dtype || out->dtype != x->dtype) return false;
+  if (!strides || strides->packed || strides->rank != 1 || !groups || groups->packed || crn_tensor_count(groups) != 1) return false;
+  if (crn_load_i64(groups->dtype, groups->data) != 1) return false;
+  for (int64_t i = 0; i < strides->dims[0]; i++) {
+    if (crn_load_i64(strides->dtype, crn_tensor_at(strides, i * strides->strides[0])) != 1) return false;
+  }
+  for (int d = 0; d < x->rank; d++) {
+    if (d >= 2 && w->dims[d] != 1) return false;
+    n_long += d != 1 && x->dims[d] != 1;
+  }
+  return n_long <= 1 && (x->dtype == CAIRN_F16 || x->dtype == CAIRN_BF16 || x->dtype == CAIRN_F32);
+}
+
+static void find_pointwise(linear_pass *l, uint32_t i) {
+  const crn_step *s = &l->plan->steps[i];
+  candidate *c = &l->candidates[i];
+  if (l->index.is_inner[i] || !is_pointwise(l->plan, s)) return;
+  c->axis = c->in_axis = 1;
+  c->is_product = crn_weight_source_find(l->plan, &l->index, s->in[1], (crn_matrix_axes){0, 1, CRN_NO_AXIS}, &c->source) &&
+                  crn_weight_is_precise_enough(l->options, &c->source);
+}
+
 static void find_products(linear_pass *l) {
   const crn_plan *p = l->plan;
   for (uint32_t i = 0; i < p->n_steps; i++) {
     const crn_step *s = &p->steps[i];
     candidate *c = &l->candidates[i];
+    c->row_axis = -1;
+    find_pointwise(l, i);
     if (l->index.is_inner[i] || !(is_kernel(s, CRN_OP_broadcasting_batch_matmul) || is_kernel(s, CRN_OP_batch_matmul))) continue;
     int rank = p->slot_types[s->in[1]]->rank;
-    c->is_product = has_plain_shape(p, s) && crn_weight_source_find(p, &l->index, s->in[1], (crn_matrix_axes){rank - 1, rank - 2, CRN_NO_AXIS}, &c->source) &&
+    c->axis = c->in_axis = p->slot_types[s->in[0]]->rank - 1;
+    c->is_product = has_plain_shape(p, s) &&
+                    crn_weight_source_find(p, &l->index, s->in[1], (crn_matrix_axes){rank - 1, rank - 2, CRN_NO_AXIS}, &c->source) &&
                     crn_weight_is_precise_enough(l->options, &c->source);
   }
 }
@@ -72,14 +109,29 @@ static uint32_t own_product(const linear_pass *l, uint32_t slot) {
 
 // --- making steps -------------------------------------------------------------------------------------------------------------
 
+// How the result lies: the outputs next to each other, and in the shape that the step's type has.
+static void set_layout(linear_pass *l, uint32_t at) {
+  candidate *c = &l->candidates[at];
+  crn_step *s = &l->plan->steps[at];
+  int rank = l->plan->slot_types[s->out[0]]->rank;
+  s->minor_axis = c->row_axis < 0 && c->axis != rank - 1 ? c->axis : 0;
+  if (c->row_axis < 0) return;
+  c->fused->out_rank = rank;
+  c->fused->out_row_axis = c->row_axis;
+}
+
 // Makes step `at` the linear step that does the work of product `from` (which may be itself).
 static cairn_status make_linear(linear_pass *l, uint32_t at, uint32_t from, crn_linear_epilogue epilogue, const char *name) {
   crn_step *s = &l->plan->steps[at];
   candidate *c = &l->candidates[at];
   uint32_t x = l->plan->steps[from].in[0];
+  int rank = l->plan->slot_types[x]->rank;
   CRN_TRY(crn_arena_alloc(&l->plan->arena, sizeof *c->fused, &c->fused));
-  c->source = l->candidates[from].source;
-  *c->fused = (crn_fused_linear){.mode = crn_linear_mode_of(l->options->precision), .epilogue = epilogue, .n = c->source.n};
+  const candidate *made = &l->candidates[from];
+  c->source = made->source;
+  c->axis = made->axis, c->in_axis = made->in_axis, c->row_axis = made->row_axis;
+  *c->fused = (crn_fused_linear){
+      .mode = crn_linear_mode_of(l->options->precision), .epilogue = epilogue, .n = c->source.n, .axis = rank - 1 - c->in_axis};
   if (at != from) {
     // What the product had already taken in comes along.
     if (l->candidates[from].fused) c->fused->bias = l->candidates[from].fused->bias;
@@ -94,23 +146,29 @@ static cairn_status make_linear(linear_pass *l, uint32_t at, uint32_t from, crn_
   s->infer = crn_infer_fused_linear;
   s->kernel = crn_fused_linear_run;
   s->view = NULL;
+  set_layout(l, at);
   return CAIRN_OK;
 }
 
 // --- bias ---------------------------------------------------------------------------------------------------------------------
 
-static bool is_bias(const linear_pass *l, uint32_t slot, int64_t n, int out_rank) {
+// The dimension of a constant that meets dimension `axis` of a value of rank `out_rank`.
+static int aligned_axis(const crn_tensor *t, int axis, int out_rank) { return axis - (out_rank - t->rank); }
+
+static bool is_bias(const linear_pass *l, uint32_t slot, int64_t n, int axis, int out_rank) {
   const crn_tensor *t = crn_constant_of(l->plan, slot);
-  if (!t || t->packed || t->rank < 1 || t->rank > out_rank || t->dims[t->rank - 1] != n || crn_tensor_count(t) != n) return false;
+  if (!t || t->packed || t->rank > out_rank || aligned_axis(t, axis, out_rank) < 0) return false;
+  if (t->dims[aligned_axis(t, axis, out_rank)] != n || crn_tensor_count(t) != n) return false;
   return t->dtype == CAIRN_F16 || t->dtype == CAIRN_BF16 || t->dtype == CAIRN_F32;
 }
 
-static cairn_status copy_bias(linear_pass *l, uint32_t slot, const float **out) {
+static cairn_status copy_bias(linear_pass *l, uint32_t slot, int axis, int out_rank, const float **out) {
   const crn_tensor *t = crn_constant_of(l->plan, slot);
-  int64_t n = t->dims[t->rank - 1];
+  int at = aligned_axis(t, axis, out_rank);
+  int64_t n = t->dims[at];
   float *values;
   CRN_TRY(crn_arena_array(&l->plan->arena, (size_t)n, sizeof *values, &values));
-  for (int64_t i = 0; i < n; i++) values[i] = (float)crn_load_f64(t->dtype, crn_tensor_at(t, i * t->strides[t->rank - 1]));
+  for (int64_t i = 0; i < n; i++) values[i] = (float)crn_load_f64(t->dtype, crn_tensor_at(t, i * t->strides[at]));
   *out = values;
   return CAIRN_OK;
 }
@@ -120,9 +178,10 @@ static cairn_status fuse_bias(linear_pass *l, uint32_t at) {
   for (int side = 0; side < 2; side++) {
     uint32_t from = own_product(l, s->in[side]), other = s->in[1 - side];
     if (from == CRN_NO_STEP || l->candidates[from].fused) continue;
-    if (!is_bias(l, other, l->candidates[from].source.n, l->plan->slot_types[s->out[0]]->rank)) continue;
+    int axis = l->candidates[from].axis, rank = l->plan->slot_types[s->out[0]]->rank;
+    if (rank != l->plan->slot_types[s->in[side]]->rank || !is_bias(l, other, l->candidates[from].source.n, axis, rank)) continue;
     const float *bias;
-    CRN_TRY(copy_bias(l, other, &bias));
+    CRN_TRY(copy_bias(l, other, axis, rank, &bias));
     CRN_TRY(make_linear(l, at, from, CRN_LINEAR_PLAIN, "linear+bias"));
     l->candidates[at].fused->bias = bias;
     l->candidates[at].is_product = true;  // a residual may follow
@@ -136,7 +195,7 @@ static cairn_status fuse_bias(linear_pass *l, uint32_t at) {
 static bool may_pair(const linear_pass *l, uint32_t gate, uint32_t up) {
   const crn_weight_source *a = &l->candidates[gate].source, *b = &l->candidates[up].source;
   if (l->plan->steps[gate].in[0] != l->plan->steps[up].in[0] || l->candidates[gate].fused || l->candidates[up].fused) return false;
-  return a->n == b->n && a->k == b->k && crn_weight_sources_match(a, b);
+  return l->candidates[gate].axis == l->candidates[up].axis && a->n == b->n && a->k == b->k && crn_weight_sources_match(a, b);
 }
 
 static cairn_status fuse_gate(linear_pass *l, uint32_t at) {
@@ -156,6 +215,50 @@ static cairn_status fuse_gate(linear_pass *l, uint32_t at) {
   return CAIRN_OK;
 }
 
+// --- another shape ------------------------------------------------------------------------------------------------------------
+
+// The dimension that has the rows when all but it and the last are 1; -1 when several have.
+static int find_row_axis(const crn_type *t) {
+  int found = 0, n = 0;
+  for (int d = 0; d < t->rank - 1; d++) {
+    if (t->dims[d] == 1) continue;
+    found = d;
+    n++;
+  }
+  return t->rank >= 2 && n <= 1 ? found : -1;
+}
+
+// Whether the step brings the outputs of a product over a list of rows to the end, row by row.
+static bool is_row_layout(const linear_pass *l, const crn_step *s, const candidate *c) {
+  const crn_type *from = l->plan->slot_types[s->in[0]], *to = l->plan->slot_types[s->out[0]];
+  if (to->rank < 2 || to->dims[to->rank - 1] != c->source.n || find_row_axis(to) < 0 || c->row_axis >= 0) return false;
+  if (s->id == CRN_OP_transpose) {
+    const crn_tensor *order = crn_constant_of(l->plan, s->in[1]);
+    return order && !order->packed && order->rank == 1 && order->dims[0] == to->rank &&
+           crn_load_i64(order->dtype, crn_tensor_at(order, (to->rank - 1) * order->strides[0])) == c->axis;
+  }
+  for (int d = c->axis + 1; d < from->rank; d++) {
+    if (from->dims[d] != 1) return false;
+  }
+  return true;
+}
+
+static cairn_status fuse_layout(linear_pass *l, uint32_t at) {
+  const crn_step *s = &l->plan->steps[at];
+  uint32_t from = own_product(l, s->in[0]);
+  // Products along the last dimension keep their shape: what follows is a view.
+  if (from == CRN_NO_STEP || l->candidates[from].axis == l->plan->slot_types[s->in[0]]->rank - 1 ||
+      !is_row_layout(l, s, &l->candidates[from]))
+    return CAIRN_OK;
+  const crn_type *to = l->plan->slot_types[s->out[0]];
+  candidate *c = &l->candidates[from];
+  c->axis = to->rank - 1;
+  c->row_axis = find_row_axis(to);
+  CRN_TRY(make_linear(l, at, from, CRN_LINEAR_PLAIN, c->fused ? "linear+bias" : "linear"));
+  l->candidates[at].is_product = true;
+  return CAIRN_OK;
+}
+
 // --- residual -----------------------------------------------------------------------------------------------------------------
 
 static cairn_status fuse_residual(linear_pass *l, uint32_t at) {
@@ -163,12 +266,16 @@ static cairn_status fuse_residual(linear_pass *l, uint32_t at) {
   for (int side = 0; side < 2; side++) {
     uint32_t from = own_product(l, s->in[side]), other = s->in[1 - side];
     if (from == CRN_NO_STEP || s->in[0] == s->in[1]) continue;
+    if (l->candidates[from].axis != l->plan->slot_types[s->in[side]]->rank - 1) continue;
     const crn_type *sum = l->plan->slot_types[s->out[0]], *more = l->plan->slot_types[other];
     if (more->rank < 1 || sum->dtype != more->dtype || more->dims[more->rank - 1] != l->candidates[from].source.n) continue;
     bool has_bias = l->candidates[from].fused && l->candidates[from].fused->bias;
     CRN_TRY(make_linear(l, at, from, CRN_LINEAR_ADD, has_bias ? "linear+bias+add" : "linear+add"));
     l->plan->steps[at].in[1] = other;
     l->plan->steps[at].n_in = 2;
+    // The sum has its own rank, and its outputs lie last whatever the product's rank is.
+    l->candidates[at].axis = sum->rank - 1;
+    l->plan->steps[at].minor_axis = 0;
     return CAIRN_OK;
   }
   return CAIRN_OK;
@@ -183,7 +290,9 @@ static cairn_status fuse_lookup(linear_pass *l, uint32_t at) {
   crn_weight_source source;
   const crn_type *table = p->slot_types[s->in[0]], *index = p->slot_types[s->in[1]], *out = p->slot_types[s->out[0]];
   if (table->rank != 2 || index->rank < 1 || index->dims[index->rank - 1] != 1 || out->rank != index->rank) return CAIRN_OK;
-  if (!crn_weight_source_find(p, &l->index, s->in[0], (crn_matrix_axes){0, 1, CRN_NO_AXIS}, &source) || !source.is_quantized || !crn_weight_is_precise_enough(l->options, &source)) return CAIRN_OK;
+  if (!crn_weight_source_find(p, &l->index, s->in[0], (crn_matrix_axes){0, 1, CRN_NO_AXIS}, &source) || !source.is_quantized ||
+      !crn_weight_is_precise_enough(l->options, &source))
+    return CAIRN_OK;
   crn_fused_lookup *f;
   CRN_TRY(crn_arena_alloc(&p->arena, sizeof *f, &f));
   CRN_TRY(crn_weight_store_pack(l->options->store, p->context->pool, &source, 1, false, &f->weights));
@@ -232,6 +341,8 @@ static cairn_status run_pass(linear_pass *l) {
   CRN_TRY(for_each(l, CRN_OP_gather_nd, fuse_lookup));
   CRN_TRY(for_each(l, CRN_OP_broadcasting_add, fuse_bias));
   CRN_TRY(for_each(l, CRN_OP_broadcasting_mul, fuse_gate));
+  CRN_TRY(for_each(l, CRN_OP_transpose, fuse_layout));
+  CRN_TRY(for_each(l, CRN_OP_reshape, fuse_layout));
   CRN_TRY(for_each(l, CRN_OP_broadcasting_add, fuse_residual));
   CRN_TRY(fuse_alone(l));
   CRN_TRY(pack_all(l));

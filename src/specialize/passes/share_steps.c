@@ -54,7 +54,8 @@ static bool same_step(const crn_plan *p, const crn_step *a, const crn_step *b) {
 
 // Constants that hold the same small value are one: lists of axes and bounds are stored once an op.
 static bool same_constant(const crn_tensor *a, const crn_tensor *b) {
-  if (a->packed || b->packed || a->dtype != b->dtype || !crn_tensor_same_shape(a, b) || !crn_tensor_is_contiguous(a) || !crn_tensor_is_contiguous(b))
+  if (a->packed || b->packed || a->dtype != b->dtype || !crn_tensor_same_shape(a, b) || !crn_tensor_is_contiguous(a) ||
+      !crn_tensor_is_contiguous(b))
     return false;
   size_t bytes = (size_t)crn_tensor_count(a) * cairn_dtype_bytes(a->dtype);
   return bytes <= 128 && !memcmp(a->data, b->data, bytes);

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes the small llama models of this folder and their logits.
+"""Makes the small models of this folder and their logits.
 
     python3 -m venv /tmp/v && /tmp/v/bin/pip install numpy gguf safetensors
-    /tmp/v/bin/python tests/data/gguf/make.py
+    /tmp/v/bin/python tests/data/gguf/make.py [NAME...]
 
 Every NAME.gguf has a NAME.safetensors: `ids` and the `logits` of all positions, computed in float64 from the weights as
 the file stores them (dequantized by the gguf package, which is the oracle here). The models differ in more than their
@@ -10,6 +10,7 @@ element type, so that each option of the importer is met by at least one of them
 """
 
 import os
+import sys
 
 import gguf
 import numpy as np
@@ -24,7 +25,7 @@ class Model:
 
     def __init__(self, name, matrix, embedding=None, tied=True, hidden=32, heads=4, kv_heads=2, head_dim=None, layers=2, inner=64,
                  vocab=48, base=10000.0, rope_dims=None, scaling=None, freqs=False, bias=False, attention_scale=None, window=0,
-                 tokenizer=None, version=3, seed=0):
+                 tokenizer=None, version=3, seed=0, arch="llama", experts=0, chosen=0, expert_inner=32, normalize=None, kinds=None):
         self.__dict__.update(locals())
         self.embedding = matrix if embedding is None else embedding
         self.explicit_head_dim = head_dim
@@ -55,11 +56,20 @@ class Model:
             p = f"blk.{i}."
             self.add(p + "attn_norm.weight", (m.hidden,), T.F32, 0.2)
             for part, rows in (("q", q), ("k", kv), ("v", kv)):
-                self.add(f"{p}attn_{part}.weight", (rows, m.hidden), k, 1.5 * m.hidden**-0.5)
+                self.add(f"{p}attn_{part}.weight", (rows, m.hidden), (m.kinds or {}).get(part, k), 1.5 * m.hidden**-0.5)
                 if m.bias:
                     self.add(f"{p}attn_{part}.bias", (rows,), T.F32, 0.5)
             self.add(p + "attn_output.weight", (m.hidden, q), k, q**-0.5)
             self.add(p + "ffn_norm.weight", (m.hidden,), T.F32, 0.2)
+            if m.arch.startswith("qwen3"):
+                self.add(p + "attn_q_norm.weight", (m.head_dim,), T.F32, 0.3)
+                self.add(p + "attn_k_norm.weight", (m.head_dim,), T.F32, 0.3)
+            if m.experts:
+                self.add(p + "ffn_gate_inp.weight", (m.experts, m.hidden), T.F32, 3 * m.hidden**-0.5)
+                self.add(p + "ffn_gate_exps.weight", (m.experts, m.expert_inner, m.hidden), k, m.hidden**-0.5)
+                self.add(p + "ffn_up_exps.weight", (m.experts, m.expert_inner, m.hidden), k, m.hidden**-0.5)
+                self.add(p + "ffn_down_exps.weight", (m.experts, m.hidden, m.expert_inner), k, m.expert_inner**-0.5)
+                continue
             self.add(p + "ffn_gate.weight", (m.inner, m.hidden), k, m.hidden**-0.5)
             self.add(p + "ffn_up.weight", (m.inner, m.hidden), k, m.hidden**-0.5)
             self.add(p + "ffn_down.weight", (m.hidden, m.inner), k, m.inner**-0.5)
@@ -81,7 +91,7 @@ class Model:
         bias = self.tensors.get(name + ".bias")
         return y if bias is None else y + bias
 
-    def rope(self, x):  # [tokens, heads, head_dim], neighbours form a pair
+    def rope(self, x):  # [tokens, heads, head_dim]; neighbours form a pair in llama files, halves in the others
         n = self.rope_dims
         theta = self.base ** (-np.arange(0, n, 2) / n)
         if self.freqs:
@@ -91,15 +101,36 @@ class Model:
         angle = np.arange(x.shape[0])[:, None] * theta
         c, s = np.cos(angle)[:, None], np.sin(angle)[:, None]
         out = x.copy()
-        a, b = x[..., 0:n:2], x[..., 1:n:2]
-        out[..., 0:n:2] = a * c - b * s
-        out[..., 1:n:2] = a * s + b * c
+        first, second = (slice(0, n, 2), slice(1, n, 2)) if self.arch == "llama" else (slice(0, n // 2), slice(n // 2, n))
+        a, b = x[..., first], x[..., second]
+        out[..., first] = a * c - b * s
+        out[..., second] = a * s + b * c
+        return out
+
+    def head_norm(self, x, name):
+        return self.norm(x, name) if name + ".weight" in self.tensors else x
+
+    def feed_forward(self, x, p):
+        if not self.experts:
+            gate = self.linear(x, p + "ffn_gate")
+            return self.linear(gate / (1 + np.exp(-gate)) * self.linear(x, p + "ffn_up"), p + "ffn_down")
+        scores = self.linear(x, p + "ffn_gate_inp")
+        scores = np.exp(scores - scores.max(-1, keepdims=True))
+        scores /= scores.sum(-1, keepdims=True)
+        out = np.zeros_like(x)
+        for i, row in enumerate(scores):
+            best = np.argsort(-row, kind="stable")[: self.chosen]
+            weights = row[best] if self.normalize is False else row[best] / row[best].sum()
+            for e, w in zip(best, weights):
+                gate, up, down = (self.tensors[f"{p}ffn_{part}_exps.weight"][e] for part in ("gate", "up", "down"))
+                g = gate @ x[i]
+                out[i] += w * (down @ (g / (1 + np.exp(-g)) * (up @ x[i])))
         return out
 
     def attend(self, x, p):
         n, d = x.shape[0], self.head_dim
-        q = self.rope(self.linear(x, p + "attn_q").reshape(n, self.heads, d))
-        k = self.rope(self.linear(x, p + "attn_k").reshape(n, self.kv_heads, d))
+        q = self.rope(self.head_norm(self.linear(x, p + "attn_q").reshape(n, self.heads, d), p + "attn_q_norm"))
+        k = self.rope(self.head_norm(self.linear(x, p + "attn_k").reshape(n, self.kv_heads, d), p + "attn_k_norm"))
         v = self.linear(x, p + "attn_v").reshape(n, self.kv_heads, d)
         k, v = (np.repeat(t, self.heads // self.kv_heads, axis=1) for t in (k, v))
         scores = np.einsum("ihd,jhd->hij", q, k) * (self.attention_scale or d**-0.5)
@@ -117,9 +148,7 @@ class Model:
         for i in range(self.layers):
             p = f"blk.{i}."
             h = h + self.attend(self.norm(h, p + "attn_norm"), p)
-            x = self.norm(h, p + "ffn_norm")
-            gate = self.linear(x, p + "ffn_gate")
-            h = h + self.linear(gate / (1 + np.exp(-gate)) * self.linear(x, p + "ffn_up"), p + "ffn_down")
+            h = h + self.feed_forward(self.norm(h, p + "ffn_norm"), p)
         return self.linear(self.norm(h, "output_norm"), "token_embd" if self.tied else "output")
 
     # --- writing ---------------------------------------------------------------------------------------------------------
@@ -127,7 +156,7 @@ class Model:
     def write(self):
         self.fill()
         path = os.path.join(HERE, self.name + ".gguf")
-        w = gguf.GGUFWriter(path, "llama")
+        w = gguf.GGUFWriter(path, self.arch)
         w.add_name("tiny " + self.name)
         w.add_block_count(self.layers)
         w.add_context_length(64)
@@ -151,6 +180,12 @@ class Model:
             w.add_attention_scale(self.attention_scale)
         if self.window:
             w.add_sliding_window(self.window)
+        if self.experts:
+            w.add_expert_count(self.experts)
+            w.add_expert_used_count(self.chosen)
+            w.add_expert_feed_forward_length(self.expert_inner)
+        if self.normalize is not None:
+            w.add_expert_weights_norm(self.normalize)
         if self.tokenizer:
             self.tokenizer(w, self.vocab)
         for name, (data, kind) in self.stored.items():
@@ -222,8 +257,16 @@ MODELS = [
     Model("q8_0", T.Q8_0, hidden=64, inner=96, base=50000.0, seed=4),
     Model("q4_0", T.Q4_0, embedding=T.F16, tied=False, hidden=64, inner=96, seed=5),
     Model("q4_1", T.Q4_1, embedding=T.Q8_0, hidden=64, inner=96, kv_heads=1, seed=6),
+    Model("qwen2", T.Q4_0, arch="qwen2", hidden=64, inner=96, bias=True, base=1e6, seed=7),
+    Model("qwen2_mixed", T.Q8_0, arch="qwen2", hidden=64, inner=96, bias=True, kinds={"v": T.Q4_1}, tied=False, seed=8),
+    Model("qwen3_q8_0", T.Q8_0, arch="qwen3", hidden=64, inner=96, head_dim=24, base=1e6, seed=9),
+    Model("qwen3_f32", T.F32, arch="qwen3", head_dim=16, kv_heads=1, base=1e6, seed=10),
+    Model("qwen3moe_q4_0", T.Q4_0, arch="qwen3moe", hidden=64, head_dim=32, experts=8, chosen=3, base=1e6, seed=11),
+    Model("qwen3moe_f16", T.F16, arch="qwen3moe", experts=4, chosen=2, expert_inner=24, normalize=False, layers=1, seed=12),
+    Model("mixtral", T.Q8_0, hidden=64, experts=4, chosen=2, expert_inner=32, seed=13),
 ]
 
 if __name__ == "__main__":
     for model in MODELS:
-        model.write()
+        if not sys.argv[1:] or model.name in sys.argv[1:]:
+            model.write()

@@ -46,7 +46,8 @@ static void run_unit(const gather_run *r, int64_t group, int64_t unit, char *mem
   const crn_gemm *g = r->list;
   const crn_fused_gather *f = r->f;
   float *sums = (float *)(void *)(memory + r->scratch_bytes);
-  int64_t tiles = f->n / CRN_LINEAR_TILE, first = g->b_at[group] * tiles, begin = unit * UNIT, end = begin + UNIT < tiles ? begin + UNIT : tiles;
+  int64_t tiles = f->n / CRN_LINEAR_TILE, first = g->b_at[group] * tiles, begin = unit * UNIT,
+          end = begin + UNIT < tiles ? begin + UNIT : tiles;
   for (int64_t row = g->first_row[group]; row < g->first_row[group + 1]; row += CRN_ROW_BLOCK) {
     int64_t n_rows = g->first_row[group + 1] - row < CRN_ROW_BLOCK ? g->first_row[group + 1] - row : CRN_ROW_BLOCK;
     crn_run_prepared(&f->weights, &r->rows, row, n_rows, first + begin, first + end, sums, UNIT_OUTPUTS, memory);

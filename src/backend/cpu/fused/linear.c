@@ -12,38 +12,54 @@
 
 enum { UNIT = 2, UNIT_OUTPUTS = UNIT * CRN_LINEAR_TILE, MOST_UNITS = 8, LEAST_BYTES = 48 << 10 };
 
-// --- inference --------------------------------------------------------------------------------------------------------------
-
-cairn_status crn_infer_fused_linear(const crn_infer_args *args) {
-  const crn_fused_linear *f = args->fused;
-  const crn_tensor *x = &args->operands[0];
-  if (x->rank < 1 || x->dims[x->rank - 1] != f->weights.k) {
-    return CRN_FAIL(INVALID_ARGUMENT, "rows of %lld values, the weights take %lld", x->rank ? (long long)x->dims[x->rank - 1] : 0LL,
-                    (long long)f->weights.k);
-  }
-  crn_tensor product = *x, out;
-  product.dims[x->rank - 1] = f->n;
-  out = product;
-  if (f->epilogue == CRN_LINEAR_ADD) CRN_TRY(crn_infer_broadcast_dims(args, &product, &args->operands[1], &out));
-  return crn_infer_finish(args, 0, x->dtype, out.rank, out.dims);
-}
-
 // --- rows -------------------------------------------------------------------------------------------------------------------
 
-// Element offset of row `row` of a tensor whose last dimension is a row.
-static int64_t row_offset(const crn_tensor *t, int64_t row) {
+static int64_t count_rows(const crn_tensor *t, int axis) {
+  int64_t rows = 1;
+  for (int d = 0; d < t->rank; d++) rows *= d == axis ? 1 : t->dims[d];
+  return rows;
+}
+
+// Element offset of row `row` of a tensor whose dimension `axis` is a row.
+static int64_t row_offset(const crn_tensor *t, int axis, int64_t row) {
   int64_t offset = 0;
-  for (int d = t->rank - 2; d >= 0; d--) {
+  for (int d = t->rank - 1; d >= 0; d--) {
+    if (d == axis) continue;
     offset += row % t->dims[d] * t->strides[d];
     row /= t->dims[d];
   }
   return offset;
 }
 
+// --- inference --------------------------------------------------------------------------------------------------------------
+
+cairn_status crn_infer_fused_linear(const crn_infer_args *args) {
+  const crn_fused_linear *f = args->fused;
+  const crn_tensor *x = &args->operands[0];
+  int axis = x->rank - 1 - f->axis;
+  if (axis < 0 || x->dims[axis] != f->weights.k) {
+    return CRN_FAIL(INVALID_ARGUMENT, "rows of %lld values, the weights take %lld", axis >= 0 ? (long long)x->dims[axis] : 0LL,
+                    (long long)f->weights.k);
+  }
+  crn_tensor product = *x, out;
+  product.dims[axis] = f->n;
+  if (f->out_rank) {
+    product.rank = f->out_rank;
+    for (int d = 0; d < f->out_rank; d++) product.dims[d] = d == f->out_row_axis ? count_rows(x, axis) : 1;
+    product.dims[f->out_rank - 1] = f->n;
+  }
+  out = product;
+  if (f->epilogue == CRN_LINEAR_ADD) CRN_TRY(crn_infer_broadcast_dims(args, &product, &args->operands[1], &out));
+  return crn_infer_finish(args, 0, x->dtype, out.rank, out.dims);
+}
+
+// --- the rows of a run --------------------------------------------------------------------------------------------------------
+
 typedef struct linear_run {
   const crn_fused_linear *f;
   const crn_tensor *x, *added, *out;
-  int64_t rows, units;
+  int64_t rows, units, step;  ///< units a worker takes together
+  const crn_rows_kernels *row_kernels;
   crn_prepared prepared;
   float *row_buffers;  ///< k values a worker
   char *worker_memory;
@@ -54,25 +70,33 @@ static void prepare_rows(void *user, int64_t begin, int64_t end, int worker) {
   const linear_run *r = user;
   int64_t k = r->f->weights.k;
   float *buffer = r->row_buffers + worker * k;
+  int axis = r->x->rank - 1 - r->f->axis;
   for (int64_t row = begin; row < end; row++) {
-    const float *values = crn_elements_f32(r->x, row_offset(r->x, row), r->x->strides[r->x->rank - 1], k, buffer);
+    const float *values = crn_elements_f32(r->x, row_offset(r->x, axis, row), r->x->strides[axis], k, buffer);
     crn_prepare_row(&r->prepared, row, values, worker);
   }
 }
 
 // --- what happens to the sums -------------------------------------------------------------------------------------------------
 
-static void finish_gated(const linear_run *r, int64_t row, int64_t unit, int64_t n_units, float *values) {
-  cairn_dtype dtype = r->out->dtype;
-  crn_round_f32(dtype, values, n_units * UNIT_OUTPUTS);
+// What separate ops would round in between. Modes that round operands leave that out: it would only add to their error.
+static void round_between(const linear_run *r, float *values, int64_t n) {
+  if (r->f->mode == CRN_LINEAR_EXACT) crn_round_f32(r->out->dtype, values, n);
+}
+
+static void finish_gated(const linear_run *r, int64_t row, int64_t unit, int64_t n_units, const float *values) {
+  float gate[MOST_UNITS * CRN_LINEAR_TILE], up[MOST_UNITS * CRN_LINEAR_TILE];
+  int64_t column = unit * CRN_LINEAR_TILE, n = n_units * CRN_LINEAR_TILE;
   for (int64_t u = 0; u < n_units; u++) {
-    int64_t column = (unit + u) * CRN_LINEAR_TILE, n = r->f->n - column < CRN_LINEAR_TILE ? r->f->n - column : CRN_LINEAR_TILE;
-    float *gate = values + u * UNIT_OUTPUTS, *up = gate + CRN_LINEAR_TILE;
-    crn_rows_select()->silu(gate, gate, CRN_LINEAR_TILE);
-    crn_round_f32(dtype, gate, CRN_LINEAR_TILE);
-    for (int i = 0; i < CRN_LINEAR_TILE; i++) gate[i] *= up[i];
-    crn_elements_put_f32(r->out, row * r->f->n + column, n, gate);
+    memcpy(gate + u * CRN_LINEAR_TILE, values + u * UNIT_OUTPUTS, CRN_LINEAR_TILE * sizeof *gate);
+    memcpy(up + u * CRN_LINEAR_TILE, values + u * UNIT_OUTPUTS + CRN_LINEAR_TILE, CRN_LINEAR_TILE * sizeof *up);
   }
+  round_between(r, gate, n);
+  round_between(r, up, n);
+  r->row_kernels->silu(gate, gate, n);
+  round_between(r, gate, n);
+  for (int64_t i = 0; i < n; i++) gate[i] *= up[i];
+  crn_elements_put_f32(r->out, row * r->f->n + column, r->f->n - column < n ? r->f->n - column : n, gate);
 }
 
 static void finish_row(const linear_run *r, int64_t row, int64_t unit, int64_t n_units, float *values) {
@@ -80,8 +104,7 @@ static void finish_row(const linear_run *r, int64_t row, int64_t unit, int64_t n
   int64_t column = unit * UNIT_OUTPUTS, n = f->weights.n - column;
   if (n > n_units * UNIT_OUTPUTS) n = n_units * UNIT_OUTPUTS;
   if (f->bias) {
-    // The sums become values of the program's type before the bias is added, as if both ops had run.
-    crn_round_f32(r->out->dtype, values, n);
+    round_between(r, values, n);
     for (int64_t i = 0; i < n; i++) values[i] += f->bias[column + i];
   }
   if (f->epilogue == CRN_LINEAR_GATED) {
@@ -90,9 +113,10 @@ static void finish_row(const linear_run *r, int64_t row, int64_t unit, int64_t n
   }
   if (f->epilogue == CRN_LINEAR_ADD) {
     float buffer[MOST_UNITS * UNIT_OUTPUTS];
-    const float *more = crn_elements_f32(r->added, row_offset(r->added, row) + column * r->added->strides[r->added->rank - 1],
-                                         r->added->strides[r->added->rank - 1], n, buffer);
-    crn_round_f32(r->out->dtype, values, n);
+    const float *more =
+        crn_elements_f32(r->added, row_offset(r->added, r->added->rank - 1, row) + column * r->added->strides[r->added->rank - 1],
+                         r->added->strides[r->added->rank - 1], n, buffer);
+    round_between(r, values, n);
     for (int64_t i = 0; i < n; i++) values[i] += more[i];
   }
   crn_elements_put_f32(r->out, row * f->n + column, n, values);
@@ -104,7 +128,7 @@ static void run_units(void *user, int64_t begin, int64_t end, int worker) {
   const linear_run *r = user;
   char *memory = r->worker_memory + (size_t)worker * r->worker_bytes;
   float *sums = (float *)(memory + r->scratch_bytes);
-  int64_t tiles = (r->f->weights.n + CRN_LINEAR_TILE - 1) / CRN_LINEAR_TILE, step = r->rows == 1 ? MOST_UNITS : UNIT;
+  int64_t tiles = (r->f->weights.n + CRN_LINEAR_TILE - 1) / CRN_LINEAR_TILE, step = r->step;
   for (int64_t unit = begin; unit < end; unit += step) {
     int64_t n_units = end - unit < step ? end - unit : step, tile_end = (unit + n_units) * UNIT;
     if (tile_end > tiles) tile_end = tiles;
@@ -118,22 +142,26 @@ static void run_units(void *user, int64_t begin, int64_t end, int worker) {
 
 static cairn_status take_memory(const crn_kernel_args *args, linear_run *r) {
   size_t threads = (size_t)crn_pool_threads(args->pool);
-  int64_t step = r->rows == 1 ? MOST_UNITS : UNIT, block = r->rows < CRN_ROW_BLOCK ? r->rows : CRN_ROW_BLOCK;
+  int64_t block = r->rows < CRN_ROW_BLOCK ? r->rows : CRN_ROW_BLOCK;
   CRN_TRY(crn_prepared_create(args, &r->f->weights, r->f->mode, r->rows, r->rows, &r->prepared));
   r->scratch_bytes = crn_prepared_scratch_bytes(&r->prepared);
-  r->worker_bytes = r->scratch_bytes + (size_t)(block * r->prepared.terms * step * UNIT_OUTPUTS) * sizeof(float);
+  r->worker_bytes = r->scratch_bytes + (size_t)(block * r->prepared.terms * r->step * UNIT_OUTPUTS) * sizeof(float);
   CRN_TRY(args->scratch->take(args->scratch, threads * (size_t)r->f->weights.k * sizeof(float), &r->row_buffers));
   return args->scratch->take(args->scratch, threads * r->worker_bytes, &r->worker_memory);
 }
 
 static cairn_status run_product(const crn_kernel_args *args, const crn_tensor *added, const crn_tensor *out) {
   const crn_fused_linear *f = args->fused;
-  linear_run r = {.f = f, .x = &args->operands[0], .added = added, .out = out, .rows = 1};
-  for (int d = 0; d < r.x->rank - 1; d++) r.rows *= r.x->dims[d];
+  linear_run r = {.f = f, .x = &args->operands[0], .added = added, .out = out};
+  r.rows = count_rows(r.x, r.x->rank - 1 - f->axis);
   if (r.rows == 0) return CAIRN_OK;
+  r.row_kernels = crn_rows_select();
+  r.units = (f->weights.n + UNIT_OUTPUTS - 1) / UNIT_OUTPUTS;
+  // Units together read the rows once; but there must be work for all, several times over, lest one waits for another.
+  r.step = r.units / (crn_pool_threads(args->pool) * 4);
+  r.step = r.step < 1 ? 1 : r.step > MOST_UNITS ? MOST_UNITS : r.step;
   CRN_TRY(take_memory(args, &r));
   crn_pool_run(args->pool, r.rows, 16384 / (f->weights.k + 1) + 1, prepare_rows, &r);
-  r.units = (f->weights.n + UNIT_OUTPUTS - 1) / UNIT_OUTPUTS;
   // A piece of work must be worth waking somebody: some ten thousand bytes of weights, fewer when many rows use them.
   int64_t unit_bytes = (int64_t)f->weights.bytes / r.units * (r.rows < 32 ? r.rows : 32) + 1;
   crn_pool_run(args->pool, r.units, LEAST_BYTES / unit_bytes + 1, run_units, &r);
@@ -146,7 +174,13 @@ static cairn_status run_broadcast_add(const crn_kernel_args *args) {
   const crn_tensor *x = &args->operands[0];
   crn_tensor product = *x;
   size_t bytes;
-  product.dims[x->rank - 1] = f->n;
+  product.rank = 2;
+  product.dims[0] = count_rows(x, x->rank - 1 - f->axis);
+  if (!f->out_rank) {
+    product.rank = x->rank;
+    for (int d = 0; d < x->rank; d++) product.dims[d] = x->dims[d];
+  }
+  product.dims[product.rank - 1] = f->n;
   product.packed = false;
   if (!crn_shape_bytes(product.dtype, product.dims, product.rank, &bytes)) return CRN_FAIL(OUT_OF_RANGE, "a product is too large");
   CRN_TRY(args->scratch->take(args->scratch, bytes, &product.data));
@@ -168,9 +202,8 @@ cairn_status crn_fused_linear_run(const crn_kernel_args *args) {
   const crn_fused_linear *f = args->fused;
   const crn_tensor *out = &args->results[0];
   if (f->epilogue != CRN_LINEAR_ADD) return run_product(args, NULL, out);
-  int64_t product = f->n, sum = crn_tensor_count(out);
   const crn_tensor *x = &args->operands[0], *added = &args->operands[1];
-  for (int d = 0; d < x->rank - 1; d++) product *= x->dims[d];
+  int64_t product = f->n * count_rows(x, x->rank - 1 - f->axis), sum = crn_tensor_count(out);
   bool is_plain = product == sum && crn_tensor_count(added) == sum && added->rank >= 1 && added->dims[added->rank - 1] == f->n;
   return is_plain ? run_product(args, added, out) : run_broadcast_add(args);
 }
@@ -193,7 +226,7 @@ cairn_status crn_fused_lookup_run(const crn_kernel_args *args) {
   float *row;
   CRN_TRY(args->scratch->take(args->scratch, ((size_t)k + CRN_LINEAR_GROUP) * sizeof *row, &row));
   for (int64_t i = 0; i < n; i++) {
-    int64_t given = crn_load_i64(index->dtype, crn_tensor_at(index, row_offset(index, i))), at;
+    int64_t given = crn_load_i64(index->dtype, crn_tensor_at(index, row_offset(index, index->rank - 1, i))), at;
     if (!crn_gather_index(given, f->weights.n, &at)) return crn_gather_fail(args, given, 0, f->weights.n);
     crn_linear_unpack_row(&f->weights, at, row);
     crn_elements_put_f32(out, i * k, k, row);

@@ -13,13 +13,17 @@ typedef enum crn_linear_epilogue {
   CRN_LINEAR_GATED  ///< tiles of gate and up in turn: silu(gate) * up
 } crn_linear_epilogue;
 
-/// Operand 0 [.., k] times the packed matrix: result 0 [.., n].
+/// Operand 0 [.., k] times the packed matrix: result 0 [.., n]. With `axis` the inputs and outputs lie along another dimension, and all
+/// others number the rows; the result's memory then has the outputs next to each other (crn_step.minor_axis). With `out_rank` the
+/// result has the rows along one dimension and the outputs last, whatever the shape of the operand.
 typedef struct crn_fused_linear {
   crn_linear_weights weights;
   crn_linear_mode mode;
   crn_linear_epilogue epilogue;
-  int64_t n;                  ///< outputs of the step: those of one half of a gated pair
-  const float *bias;          ///< weights.n values, added first; NULL = none
+  int64_t n;                   ///< outputs of the step: those of one half of a gated pair
+  int axis;                    ///< of the operand, counted from the last one: 0 = the last
+  int out_rank, out_row_axis;  ///< out_rank 0 = as the operand
+  const float *bias;           ///< weights.n values, added first; NULL = none
 } crn_fused_linear;
 
 cairn_status crn_infer_fused_linear(const crn_infer_args *args);

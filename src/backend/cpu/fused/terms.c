@@ -13,7 +13,8 @@ cairn_status crn_prepared_create(const crn_kernel_args *args, const crn_linear_w
   *p = (crn_prepared){.kernel = crn_linear_select(w->format, mode, together), .k = w->k};
   p->terms = p->kernel->rows_mode == CRN_LINEAR_MODE_INT8 ? BYTE_TERMS : 1;
   p->row_bytes = crn_linear_row_bytes(p->kernel->rows_mode, w->k);
-  if (!crn_mul_size((size_t)(n_rows * p->terms), p->row_bytes, &bytes)) return CRN_FAIL(OUT_OF_RANGE, "%lld rows are too many", (long long)n_rows);
+  if (!crn_mul_size((size_t)(n_rows * p->terms), p->row_bytes, &bytes))
+    return CRN_FAIL(OUT_OF_RANGE, "%lld rows are too many", (long long)n_rows);
   CRN_TRY(args->scratch->take(args->scratch, bytes, &p->rows));
   return args->scratch->take(args->scratch, (size_t)crn_pool_threads(args->pool) * (size_t)w->k * sizeof(float), &p->buffers);
 }

@@ -27,8 +27,8 @@ cairn_status crn_prepared_create(const crn_kernel_args *args, const crn_linear_w
 void crn_prepare_row(const crn_prepared *p, int64_t row, const float *values, int worker);
 /// Memory a worker gives to crn_run_prepared, a multiple of 64.
 size_t crn_prepared_scratch_bytes(const crn_prepared *p);
-/// sums[r * ld ..] = the outputs of tiles [tile_begin, tile_end) for rows [row, row + n_rows), n_rows <= CRN_ROW_BLOCK. `sums` needs room for
-/// `terms` times as many rows.
+/// sums[r * ld ..] = the outputs of tiles [tile_begin, tile_end) for rows [row, row + n_rows), n_rows <= CRN_ROW_BLOCK. `sums` needs room
+/// for `terms` times as many rows.
 void crn_run_prepared(const crn_linear_weights *weights, const crn_prepared *p, int64_t row, int64_t n_rows, int64_t tile_begin,
                       int64_t tile_end, float *sums, int64_t ld, void *scratch);
 

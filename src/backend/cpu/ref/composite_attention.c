@@ -2,10 +2,12 @@
 // values where they lie. Queries go in as f32, sums come out as f32 and are rounded once.
 #include <math.h>
 
+#include "backend/cpu/fused/attention.h"
 #include "backend/cpu/kernels/attention/attention.h"
 #include "backend/cpu/ref/composite.h"
 #include "backend/cpu/ref/elements.h"
 #include "backend/cpu/ref/gemm.h"
+#include "backend/cpu/ref/move.h"
 #include "backend/cpu/ref/spans.h"
 #include "base/checked.h"
 
@@ -81,8 +83,8 @@ static cairn_status check_masks(const crn_kernel_args *args, attention *a) {
   return CAIRN_OK;
 }
 
-// The kernels want the elements of a key or value next to each other.
-static cairn_status rows_ready(const crn_kernel_args *args, crn_tensor *t) {
+// The kernels want the elements of a key or value next to each other. Positions that no row sees are not copied.
+static cairn_status rows_ready(const crn_kernel_args *args, const crn_attention_extent *extent, crn_tensor *t) {
   if (t->strides[3] == 1 || t->dims[3] == 1) return CAIRN_OK;
   size_t bytes;
   void *copy;
@@ -90,11 +92,16 @@ static cairn_status rows_ready(const crn_kernel_args *args, crn_tensor *t) {
     return CRN_FAIL(OUT_OF_RANGE, "scaled_dot_product_attention: an operand is too large");
   CRN_TRY(args->scratch->take(args->scratch, bytes, &copy));
   crn_tensor ready = crn_tensor_make(t->dtype, t->dims, 4, copy);
-  crn_tensor_copy(t, &ready);
+  crn_tensor from = *t, to = ready;
+  if (extent && extent->low >= 0 && extent->low < extent->high && extent->high <= t->dims[2]) {
+    from.dims[2] = to.dims[2] = extent->high - extent->low;
+    from.data = crn_tensor_at(t, extent->low * t->strides[2]);
+    to.data = crn_tensor_at(&ready, extent->low * ready.strides[2]);
+  }
+  crn_move_tensor(args->pool, &from, &to);
   *t = ready;
   return CAIRN_OK;
 }
-
 
 // --- one sequence of the batch ------------------------------------------------------------------------------------------------
 
@@ -108,8 +115,8 @@ static void read_queries(void *user, int64_t begin, int64_t end, int worker) {
   for (int64_t i = begin; i < end; i++) {
     int64_t head = i / a->rows, row = i % a->rows;
     float *to = a->queries + i * a->key_size;
-    const float *q = crn_elements_f32(&a->q, a->at * a->q.strides[0] + head * a->q.strides[1] + row * a->q.strides[2], a->q.strides[3],
-                                      a->key_size, to);
+    const float *q =
+        crn_elements_f32(&a->q, a->at * a->q.strides[0] + head * a->q.strides[1] + row * a->q.strides[2], a->q.strides[3], a->key_size, to);
     for (int64_t d = 0; q != to && d < a->key_size; d++) to[d] = q[d];
   }
 }
@@ -130,7 +137,10 @@ static void run_one(attention *a, const void *const *k_page, const void *const *
   int64_t rows = a->heads * a->rows;
   a->call.k.pages = k_page;
   a->call.v.pages = v_page;
-  if (a->mask) a->call.mask = crn_tensor_at(a->mask, a->at * a->mask_strides[0]);
+  if (a->mask) {
+    a->call.mask = crn_tensor_at(a->mask, a->at * a->mask_strides[0]);
+    crn_attention_find_mask_extent(&a->call);
+  }
   crn_pool_run(pool, rows, 32768 / (a->key_size + 1) + 1, read_queries, a);
   // Work worth waking somebody for: some hundred thousand products.
   int64_t cost = rows * a->positions * (a->key_size + a->value_size) / (a->plan.jobs + 1) + 1;
@@ -171,7 +181,8 @@ static void describe_call(attention *a, float scale, const float *sinks) {
 
 static cairn_status take_memory(const crn_kernel_args *args, attention *a) {
   size_t queries, sums, rows = (size_t)(a->heads * a->rows);
-  if (!crn_mul_size(rows, (size_t)a->key_size * sizeof(float), &queries) || !crn_mul_size(rows, (size_t)a->value_size * sizeof(float), &sums))
+  if (!crn_mul_size(rows, (size_t)a->key_size * sizeof(float), &queries) ||
+      !crn_mul_size(rows, (size_t)a->value_size * sizeof(float), &sums))
     return CRN_FAIL(OUT_OF_RANGE, "scaled_dot_product_attention: %zu rows are too many", rows);
   CRN_TRY(args->scratch->take(args->scratch, queries, &a->queries));
   return args->scratch->take(args->scratch, sums, &a->sums);
@@ -187,11 +198,13 @@ cairn_status crn_ref_scaled_dot_product_attention(const crn_kernel_args *args) {
   double scale;
   const float *sinks = NULL;
   CRN_TRY(crn_attr_get_float(args->attrs, "scale", 1.0 / sqrt((double)a.key_size), &scale));
-  CRN_TRY(rows_ready(args, &a.k));
-  CRN_TRY(rows_ready(args, &a.v));
+  const crn_attention_extent *extent = a.mask ? args->fused : NULL;
+  CRN_TRY(rows_ready(args, extent, &a.k));
+  CRN_TRY(rows_ready(args, extent, &a.v));
   if (a.sinks) CRN_TRY(crn_rows_f32(args, a.sinks, &sinks));
   CRN_TRY(take_memory(args, &a));
   describe_call(&a, (float)scale, sinks);
+  if (extent) a.call.mask_low = extent->low, a.call.mask_high = extent->high;
   a.kernel = crn_attention_select(args->is_rounded ? CRN_ATTENTION_BF16 : CRN_ATTENTION_EXACT, &a.call);
   if (!a.kernel) return CRN_FAIL(UNSUPPORTED, "scaled_dot_product_attention: no kernel for these sizes");
   int threads = crn_pool_threads(args->pool);

@@ -143,3 +143,21 @@ cairn_status crn_ref_gather_nd(const crn_kernel_args *args) {
   return crn_gather_fail(args, crn_gather_load(index->dtype, index->data, where + wrong * index->strides[index->rank - 1]), wrong,
                          x->dims[wrong]);
 }
+
+cairn_status crn_view_picked(const crn_kernel_args *args, bool *out_done) {
+  const crn_tensor *x = &args->operands[0], *index = &args->operands[1];
+  crn_tensor *view = &args->results[0];
+  *out_done = false;
+  if (x->packed || index->packed || index->rank < 1) return CAIRN_OK;
+  int64_t offset, length = index->dims[index->rank - 1];
+  int bad;
+  // What is not to be seen as a view, an index out of range among it, is left to the kernel.
+  if (length < 1 || crn_tensor_count(index) != length || crn_tensor_count(view) == 0) return CAIRN_OK;
+  if (!crn_gather_nd_offset(x, index, (int)length, 0, &offset, &bad)) return CAIRN_OK;
+  int behind = x->rank - (int)length;
+  for (int d = 0; d < view->rank; d++) view->strides[d] = d < view->rank - behind ? 0 : x->strides[d - (view->rank - behind) + length];
+  view->data = crn_tensor_at(x, offset);
+  view->packed = false;
+  *out_done = true;
+  return CAIRN_OK;
+}

@@ -113,7 +113,7 @@ cairn_status crn_ref_scatter_along_axis(const crn_kernel_args *args) {
     return CRN_FAIL(UNSUPPORTED, "%s: operand 0 is %s, only updates are possible with it", crn_ref_name(args), cairn_dtype_name(x->dtype));
   }
   CRN_TRY(crn_ref_axis(args, 3, x->rank, &job.axis));
-  crn_move_tensor(args->pool, x, job.out);
+  if (x->data != job.out->data) crn_move_tensor(args->pool, x, job.out);  // else the old value is changed in place
   if (crn_tensor_count(index) == 0) return CAIRN_OK;
   int64_t length = index->dims[job.axis];
   crn_pool_run(args->pool, crn_tensor_count(index) / length, crn_move_grain(length), scatter_lines, &job);
@@ -135,7 +135,7 @@ cairn_status crn_ref_scatter_nd(const crn_kernel_args *args) {
   const crn_tensor *index = &args->operands[1], *update = &args->operands[2], *out = &args->results[0];
   int64_t strides[2 * CAIRN_MAX_RANK];
   int length = (int)index->dims[index->rank - 1], batch = index->rank - 1, inner = out->rank - length;
-  crn_move_tensor(args->pool, &args->operands[0], out);
+  if (args->operands[0].data != out->data) crn_move_tensor(args->pool, &args->operands[0], out);  // as above
   int64_t vectors = 1;
   for (int i = 0; i < batch; i++) vectors *= index->dims[i];
   if (crn_tensor_count(update) == 0) return CAIRN_OK;

@@ -20,10 +20,11 @@ typedef struct crn_rows_kernels {
   void (*residual)(const float *x, const int8_t *quants, const float *scales, float *out, int64_t n);
 } crn_rows_kernels;
 
-#define ROWS(isa, bit)                                                          \
-  void crn_rows_silu__##isa(const float *x, float *y, int64_t n);               \
-  float crn_rows_sum_squares__##isa(const float *x, int64_t n);                 \
-  void crn_rows_rotate__##isa(const float *a, const float *b, const float *cosine, const float *sine, float *out_a, float *out_b, int64_t n); \
+#define ROWS(isa, bit)                                                                                                            \
+  void crn_rows_silu__##isa(const float *x, float *y, int64_t n);                                                                 \
+  float crn_rows_sum_squares__##isa(const float *x, int64_t n);                                                                   \
+  void crn_rows_rotate__##isa(const float *a, const float *b, const float *cosine, const float *sine, float *out_a, float *out_b, \
+                              int64_t n);                                                                                         \
   void crn_rows_residual__##isa(const float *x, const int8_t *quants, const float *scales, float *out, int64_t n);
 #include "backend/cpu/kernels/rows/rows.def"
 #undef ROWS

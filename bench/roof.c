@@ -1,0 +1,281 @@
+// What this machine can do at most, for comparison with what programs reach: bytes read from memory per second, products of the
+// instructions that matrix kernels are made of, and what it costs to hand work to all threads. One JSON object on stdout.
+//
+//   bench_roof [--threads N] [--mib N] [--quick]
+//
+// All figures are the best of several tries: other work on the machine only makes them smaller.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "base/cpu.h"
+#include "base/pool.h"
+#include "base/region.h"
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+// --- memory -----------------------------------------------------------------------------------------------------------------
+
+typedef struct reading {
+  const char *memory;
+  size_t bytes;  // of each slice
+} reading;
+
+static void read_slice(const char *p, size_t bytes) {
+  const char *end = p + bytes / 512 * 512;
+#if defined(__x86_64__)
+  if (crn_cpu_bits() & CRN_CPU_AVX512) {
+    for (; p < end; p += 512) {
+      __asm__ volatile(
+          "vmovdqa64 (%0),%%zmm0\nvmovdqa64 64(%0),%%zmm1\nvmovdqa64 128(%0),%%zmm2\nvmovdqa64 192(%0),%%zmm3\n"
+          "vmovdqa64 256(%0),%%zmm4\nvmovdqa64 320(%0),%%zmm5\nvmovdqa64 384(%0),%%zmm6\nvmovdqa64 448(%0),%%zmm7\n"
+          :
+          : "r"(p)
+          : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "memory");
+    }
+    __asm__ volatile("vzeroupper" ::: "memory");
+    return;
+  }
+#endif
+  uint64_t sums[8] = {0};
+  for (; p < end; p += 64) {
+    for (int i = 0; i < 8; i++) sums[i] += ((const uint64_t *)(const void *)p)[i];
+  }
+  __asm__ volatile("" : : "r"(sums[0] + sums[1] + sums[2] + sums[3] + sums[4] + sums[5] + sums[6] + sums[7]));
+}
+
+static void read_some(void *user, int64_t begin, int64_t end, int worker) {
+  const reading *r = user;
+  (void)worker;
+  for (int64_t i = begin; i < end; i++) read_slice(r->memory + (size_t)i * r->bytes, r->bytes);
+}
+
+static void touch_some(void *user, int64_t begin, int64_t end, int worker) {
+  const reading *r = user;
+  (void)worker;
+  for (int64_t i = begin; i < end; i++) memset((char *)r->memory + (size_t)i * r->bytes, 1, r->bytes);
+}
+
+// Each thread reads a part of its own, which it was also the first to touch.
+static double read_speed(crn_pool *pool, const char *memory, size_t bytes, int tries) {
+  int n = crn_pool_threads(pool);
+  reading r = {.memory = memory, .bytes = bytes / (size_t)n / 4096 * 4096};
+  double best = 0;
+  crn_pool_run(pool, n, 1, touch_some, &r);
+  for (int t = 0; t < tries; t++) {
+    double begin = now();
+    crn_pool_run(pool, n, 1, read_some, &r);
+    double speed = (double)r.bytes * n / (now() - begin);
+    best = speed > best ? speed : best;
+  }
+  return best;
+}
+
+// Bytes of this process that lie in huge pages.
+static long long huge_bytes(void) {
+  char line[256];
+  long long kib = 0;
+  FILE *f = fopen("/proc/self/smaps_rollup", "r");
+  while (f && fgets(line, sizeof line, f)) {
+    if (sscanf(line, "AnonHugePages: %lld", &kib) == 1) break;
+  }
+  if (f) fclose(f);
+  return kib * 1024;
+}
+
+static double small_page_speed(crn_pool *pool, size_t bytes, int tries) {
+  void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return 0;
+#ifdef MADV_NOHUGEPAGE
+  madvise(memory, bytes, MADV_NOHUGEPAGE);
+#endif
+  double speed = read_speed(pool, memory, bytes, tries);
+  munmap(memory, bytes);
+  return speed;
+}
+
+// --- instructions -----------------------------------------------------------------------------------------------------------
+
+enum { TURNS = 100000 };
+
+typedef struct instruction {
+  const char *name;
+  uint64_t needs;
+  void (*loop)(void);
+  double products;  // multiply-adds in one turn of the loop
+} instruction;
+
+#if defined(__x86_64__)
+
+// Twelve independent sums; the operands are zeros, whose speed is that of any numbers.
+#define TWELVE(op) op(0) op(1) op(2) op(3) op(4) op(5) op(6) op(7) op(8) op(9) op(10) op(11)
+#define LOOP(name, clear, op)                                                                                                              \
+  static void name(void) {                                                                                                                 \
+    int64_t n = TURNS;                                                                                                                     \
+    __asm__ volatile(TWELVE(clear) clear(12) clear(13) "1:\n" TWELVE(op) "dec %0\njnz 1b\nvzeroupper\n"                                    \
+                     : "+r"(n)                                                                                                             \
+                     :                                                                                                                     \
+                     : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", \
+                       "memory");                                                                                                          \
+  }
+#define CLEAR_Z(i) "vpxord %%zmm" #i ",%%zmm" #i ",%%zmm" #i "\n"
+#define CLEAR_Y(i) "vpxor %%ymm" #i ",%%ymm" #i ",%%ymm" #i "\n"
+#define DOT_BYTES(i) "vpdpbusd %%zmm12,%%zmm13,%%zmm" #i "\n"
+#define DOT_BF16(i) "vdpbf16ps %%zmm12,%%zmm13,%%zmm" #i "\n"
+#define FMA_Z(i) "vfmadd231ps %%zmm12,%%zmm13,%%zmm" #i "\n"
+#define FMA_Y(i) "vfmadd231ps %%ymm12,%%ymm13,%%ymm" #i "\n"
+LOOP(loop_bytes, CLEAR_Z, DOT_BYTES)
+LOOP(loop_bf16, CLEAR_Z, DOT_BF16)
+LOOP(loop_fma512, CLEAR_Z, FMA_Z)
+LOOP(loop_fma256, CLEAR_Y, FMA_Y)
+
+// Two by two tiles of sums, of 16 by 16 values; four registers feed them.
+static void loop_tiles(void) {
+  uint8_t config[64] __attribute__((aligned(64))) = {1};
+  for (int i = 0; i < 8; i++) {
+    config[16 + 2 * i] = 64;
+    config[48 + i] = 16;
+  }
+  int64_t n = TURNS / 8;
+  __asm__ volatile(
+      "ldtilecfg %1\n"
+      "tilezero %%tmm0\ntilezero %%tmm1\ntilezero %%tmm2\ntilezero %%tmm3\n"
+      "tilezero %%tmm4\ntilezero %%tmm5\ntilezero %%tmm6\ntilezero %%tmm7\n"
+      "1:\n"
+      "tdpbf16ps %%tmm6,%%tmm4,%%tmm0\ntdpbf16ps %%tmm7,%%tmm4,%%tmm1\n"
+      "tdpbf16ps %%tmm6,%%tmm5,%%tmm2\ntdpbf16ps %%tmm7,%%tmm5,%%tmm3\n"
+      "dec %0\njnz 1b\ntilerelease\n"
+      : "+r"(n)
+      : "m"(config)
+      : "memory");
+}
+
+static const instruction instructions[] = {
+    {"vpdpbusd", CRN_CPU_AVX512VNNI, loop_bytes, 12.0 * 64 * TURNS},
+    {"vdpbf16ps", CRN_CPU_AVX512BF16, loop_bf16, 12.0 * 32 * TURNS},
+    {"tdpbf16ps", CRN_CPU_AMXBF16, loop_tiles, 4.0 * 16 * 16 * 32 * (TURNS / 8)},
+    {"fma_f32_512", CRN_CPU_AVX512, loop_fma512, 12.0 * 16 * TURNS},
+    {"fma_f32_256", CRN_CPU_AVX2, loop_fma256, 12.0 * 8 * TURNS},
+};
+enum { N_INSTRUCTIONS = sizeof instructions / sizeof *instructions };
+
+#else
+
+static const instruction instructions[1];
+enum { N_INSTRUCTIONS = 0 };
+
+#endif
+
+static void run_loop(void *user, int64_t begin, int64_t end, int worker) {
+  const instruction *i = user;
+  (void)worker;
+  for (; begin < end; begin++) i->loop();
+}
+
+// Products per second of all threads.
+static double peak(crn_pool *pool, const instruction *i, int tries) {
+  double best = 0;
+  int n = crn_pool_threads(pool);
+  for (int t = 0; t < tries; t++) {
+    double begin = now();
+    crn_pool_run(pool, n, 1, run_loop, (void *)i);
+    double speed = i->products * n / (now() - begin);
+    best = speed > best ? speed : best;
+  }
+  return best;
+}
+
+// --- handing out work -------------------------------------------------------------------------------------------------------
+
+static void nothing(void *user, int64_t begin, int64_t end, int worker) {
+  (void)user;
+  (void)begin;
+  (void)end;
+  (void)worker;
+}
+
+// Seconds of a crn_pool_run that every thread takes part in: the best thousand in a row.
+static double barrier(crn_pool *pool, int tries) {
+  enum { ROUNDS = 1000 };
+  double best = 1;
+  int n = crn_pool_threads(pool);
+  for (int t = 0; t < tries; t++) {
+    double begin = now();
+    for (int i = 0; i < ROUNDS; i++) crn_pool_run(pool, n, 1, nothing, NULL);
+    double seconds = (now() - begin) / ROUNDS;
+    best = seconds < best ? seconds : best;
+  }
+  return best;
+}
+
+// --- the whole --------------------------------------------------------------------------------------------------------------
+
+typedef struct options {
+  int threads, tries;
+  size_t bytes;
+} options;
+
+static int parse(int argc, char **argv, options *o) {
+  *o = (options){crn_usable_cores(), 30, (size_t)2 << 30};
+  for (int i = 1; i < argc; i++) {
+    long value = i + 1 < argc ? strtol(argv[i + 1], NULL, 10) : 0;
+    if (!strcmp(argv[i], "--quick")) {
+      o->tries = 8;
+      o->bytes = (size_t)1 << 30;
+    } else if (!strcmp(argv[i], "--threads") && value > 0 && value <= CRN_MAX_THREADS) {
+      o->threads = (int)value;
+      i++;
+    } else if (!strcmp(argv[i], "--mib") && value >= 16 && value <= 1 << 20) {
+      o->bytes = (size_t)value << 20;
+      i++;
+    } else {
+      fprintf(stderr, "usage: bench_roof [--threads N] [--mib N] [--quick]\n");
+      return 64;
+    }
+  }
+  return 0;
+}
+
+static int measure(crn_pool *pool, const options *o) {
+  crn_memory_region region = {0};
+  char *memory;
+  double load[1] = {0};
+  if (crn_memory_region_take(&region, o->bytes, &memory) != CAIRN_OK) {
+    fprintf(stderr, "bench_roof: %s\n", cairn_last_error()->message);
+    return 1;
+  }
+  double huge = read_speed(pool, memory, o->bytes, o->tries);
+  long long in_huge_pages = huge_bytes();
+  crn_memory_region_release(&region);
+  double small = small_page_speed(pool, o->bytes < (size_t)1 << 29 ? o->bytes : (size_t)1 << 29, o->tries / 3 + 1);
+  if (getloadavg(load, 1) != 1) load[0] = 0;
+  printf("{\"threads\": %d, \"load_average\": %.2f, \"region_bytes\": %zu, \"huge_page_bytes\": %lld,\n", o->threads, load[0], o->bytes,
+         in_huge_pages);
+  printf(" \"read_bytes_per_s\": {\"huge_pages\": %.4g, \"small_pages\": %.4g},\n \"products_per_s\": {", huge, small);
+  const char *comma = "";
+  for (int i = 0; i < N_INSTRUCTIONS; i++) {
+    if ((crn_cpu_bits() & instructions[i].needs) != instructions[i].needs) continue;
+    printf("%s\"%s\": %.4g", comma, instructions[i].name, peak(pool, &instructions[i], o->tries));
+    comma = ", ";
+  }
+  printf("},\n \"barrier_s\": %.3g}\n", barrier(pool, o->tries));
+  return fflush(stdout) ? 1 : 0;
+}
+
+int main(int argc, char **argv) {
+  options o;
+  crn_pool *pool;
+  int code = parse(argc, argv, &o);
+  if (code) return code;
+  crn_cpu_bits();  // before threads are made: it may ask for the use of tiles
+  if (crn_pool_create(crn_default_allocator(), o.threads, &pool) != CAIRN_OK) return 1;
+  code = measure(pool, &o);
+  crn_pool_destroy(pool);
+  return code;
+}

@@ -1,0 +1,271 @@
+// Spelled-out attention: operands are brought into the form of scaled_dot_product_attention by strides, and its kernel does the work.
+#include "backend/cpu/fused/attention.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu/ref/ref.h"
+#include "base/checked.h"
+#include "program/infer/dims.h"
+
+// --- the extent of a mask ---------------------------------------------------------------------------------------------------
+
+cairn_status crn_infer_fused_extent(const crn_infer_args *args) {
+  int64_t n = CRN_EXTENT_VALUES;
+  return crn_infer_finish(args, 0, CAIRN_SI64, 1, &n);
+}
+
+// An added value excludes as the attention kernels say: -9000 or less.
+static bool excludes(const crn_tensor *mask, int64_t offset) {
+  const void *element = crn_tensor_at(mask, offset);
+  switch (mask->dtype) {
+    case CAIRN_BOOL:
+      return *(const uint8_t *)element == 0;
+    case CAIRN_F16: {
+      // Negative, and 9000 or more in size: the pattern of 9000 is 0x7065. NaN excludes nothing.
+      uint16_t bits;
+      memcpy(&bits, element, sizeof bits);
+      return bits >= 0xF065 && bits <= 0xFC00;
+    }
+    default:
+      return crn_load_f64(mask->dtype, element) <= -9000.0;
+  }
+}
+
+static void extend(const crn_tensor *mask, int64_t row, int64_t step, int64_t n, int64_t *extent) {
+  int64_t first = 0, end = n;
+  while (first < n && excludes(mask, row + first * step)) first++;
+  if (first == n) {
+    extent[2] = 0;
+    return;
+  }
+  while (excludes(mask, row + (end - 1) * step)) end--;
+  if (first < extent[0]) extent[0] = first;
+  if (end > extent[1]) extent[1] = end;
+}
+
+cairn_status crn_fused_extent_run(const crn_kernel_args *args) {
+  const crn_fused_extent *f = args->fused;
+  const crn_tensor *mask = &args->operands[0];
+  int64_t *extent = args->results[0].data, dims[CAIRN_MAX_RANK];
+  int axis = mask->rank - 1 - f->position_axis;
+  int64_t n = mask->dims[axis], step = mask->strides[axis];
+  extent[0] = n;
+  extent[1] = 0;
+  extent[2] = 1;
+  // Rows that are one and the same in memory are looked at once.
+  for (int d = 0; d < mask->rank; d++) dims[d] = d == axis || (mask->strides[d] == 0 && mask->dims[d] > 0) ? 1 : mask->dims[d];
+  crn_nd_iter it;
+  crn_nd_initialize(&it, mask->rank, dims);
+  crn_nd_operand(&it, mask->strides);
+  for (crn_nd_begin(&it); !it.done; crn_nd_next(&it)) extend(mask, it.offset[0], step, n, extent);
+  if (extent[1] <= extent[0]) extent[0] = extent[1] = extent[2] = 0;
+  return CAIRN_OK;
+}
+
+// --- attention --------------------------------------------------------------------------------------------------------------
+
+cairn_status crn_infer_fused_attention(const crn_infer_args *args) {
+  const crn_tensor *q = &args->operands[0], *k = &args->operands[1], *v = &args->operands[2];
+  crn_tensor scores, out;
+  CRN_TRY(crn_infer_matmul_dims(args, q, k, true, &scores));
+  CRN_TRY(crn_infer_matmul_dims(args, &scores, v, true, &out));
+  return crn_infer_finish(args, 0, q->dtype, out.rank, out.dims);
+}
+
+/// Operands of one rank: leading dimensions broadcast to those of the result.
+typedef struct spelled {
+  const crn_fused_attention *f;
+  int leading;  ///< dimensions in front of rows
+  int64_t dims[CAIRN_MAX_RANK];
+  crn_tensor q, k, v, mask, out;
+} spelled;
+
+// `t` with the leading dimensions of the result, by strides of 0 where it has one element.
+static bool widen(const spelled *s, const crn_tensor *t, crn_tensor *out) {
+  int rank = s->leading + 2;
+  *out = *t;
+  out->rank = rank;
+  for (int d = 0; d < rank; d++) {
+    int from = d - (rank - t->rank);
+    out->dims[d] = from < 0 ? 1 : t->dims[from];
+    out->strides[d] = from < 0 ? 0 : t->strides[from];
+    if (d >= s->leading || out->dims[d] == s->dims[d]) continue;
+    if (out->dims[d] != 1) return false;
+    out->dims[d] = s->dims[d];
+    out->strides[d] = 0;
+  }
+  return true;
+}
+
+// Merges the dimensions [begin, end) into one; false when no stride walks them.
+static bool merge(crn_tensor *t, int begin, int end) {
+  int64_t count = 1, step = 0;
+  for (int d = end - 1; d >= begin; d--) {
+    if (t->dims[d] == 1) continue;
+    if (count == 1)
+      step = t->strides[d];
+    else if (t->strides[d] != step * count)
+      return false;
+    count *= t->dims[d];
+  }
+  if (begin == end) {
+    for (int d = t->rank; d > begin; d--) t->dims[d] = t->dims[d - 1], t->strides[d] = t->strides[d - 1];
+    t->rank++;
+  } else {
+    for (int d = end; d < t->rank; d++) t->dims[begin + 1 + d - end] = t->dims[d], t->strides[begin + 1 + d - end] = t->strides[d];
+    t->rank -= end - begin - 1;
+  }
+  t->dims[begin] = count;
+  t->strides[begin] = step;
+  return true;
+}
+
+static cairn_status copy_plain(const crn_kernel_args *args, crn_tensor *t) {
+  size_t bytes;
+  void *memory;
+  if (!crn_shape_bytes(t->dtype, t->dims, t->rank, &bytes)) return CRN_FAIL(OUT_OF_RANGE, "an operand of attention is too large");
+  CRN_TRY(args->scratch->take(args->scratch, bytes, &memory));
+  crn_tensor copy = crn_tensor_make(t->dtype, t->dims, t->rank, memory);
+  crn_tensor_copy(t, &copy);
+  *t = copy;
+  return CAIRN_OK;
+}
+
+// The leading dimensions [0, outer) become the batch and [outer, leading) the heads.
+static cairn_status to_heads(const crn_kernel_args *args, const spelled *s, int outer, int leading, crn_tensor *t) {
+  for (int attempt = 0; attempt < 2; attempt++) {
+    crn_tensor merged = *t;
+    if (merge(&merged, outer, leading) && merge(&merged, 0, outer)) {
+      *t = merged;
+      return CAIRN_OK;
+    }
+    if (attempt == 0) CRN_TRY(copy_plain(args, t));
+  }
+  (void)s;
+  return CRN_FAIL(INTERNAL, "an operand of attention cannot be seen as heads");
+}
+
+// How many of the last leading dimensions keys and values do not vary over: the query heads of a group.
+static int count_grouped(const spelled *s) {
+  int n = 0;
+  while (n < s->leading) {
+    int d = s->leading - 1 - n;
+    if (s->dims[d] != 1 && (s->k.strides[d] != 0 || s->v.strides[d] != 0)) break;
+    n++;
+  }
+  return n;
+}
+
+static void drop_dims(crn_tensor *t, int begin, int end) {
+  for (int d = end; d < t->rank; d++) t->dims[begin + d - end] = t->dims[d], t->strides[begin + d - end] = t->strides[d];
+  t->rank -= end - begin;
+}
+
+static cairn_status run_kernel(const crn_kernel_args *args, spelled *s) {
+  int group = count_grouped(s), heads_end = s->leading, outer = 0;
+  // Keys and values: groups as heads; the query heads of a group are behind one another.
+  drop_dims(&s->k, heads_end - group, heads_end);
+  drop_dims(&s->v, heads_end - group, heads_end);
+  int64_t swapped = s->k.dims[s->k.rank - 1], swapped_stride = s->k.strides[s->k.rank - 1];
+  s->k.dims[s->k.rank - 1] = s->k.dims[s->k.rank - 2], s->k.strides[s->k.rank - 1] = s->k.strides[s->k.rank - 2];
+  s->k.dims[s->k.rank - 2] = swapped, s->k.strides[s->k.rank - 2] = swapped_stride;
+  // One dimension of heads next to the groups, the others count as a batch.
+  if (heads_end - group > 1) outer = heads_end - group - 1;
+  CRN_TRY(to_heads(args, s, outer, heads_end, &s->q));
+  CRN_TRY(to_heads(args, s, outer, heads_end - group, &s->k));
+  CRN_TRY(to_heads(args, s, outer, heads_end - group, &s->v));
+  if (s->f->mask != CRN_FUSED_NO_MASK) CRN_TRY(to_heads(args, s, outer, heads_end, &s->mask));
+  CRN_TRY(to_heads(args, s, outer, heads_end, &s->out));
+  crn_tensor operands[4] = {s->q, s->k, s->v, s->mask};
+  crn_kernel_args inner = *args;
+  crn_attention_extent extent = {0, 0};
+  inner.id = CRN_OP_scaled_dot_product_attention;
+  inner.attrs = s->f->attrs;
+  inner.input_names = s->f->input_names;
+  inner.fused = NULL;
+  inner.n_operands = s->f->mask == CRN_FUSED_NO_MASK ? 3 : 4;
+  inner.operands = operands;
+  inner.results = &s->out;
+  if (s->f->mask != CRN_FUSED_NO_MASK) {
+    const int64_t *found = args->operands[4].data;
+    extent = (crn_attention_extent){found[0], found[1]};
+    if (found[2]) inner.fused = &extent;
+  }
+  return crn_ref_scaled_dot_product_attention(&inner);
+}
+
+// --- op by op: for rows that see nothing, whose result depends on how the program masks, and for what the kernel declines -----
+
+static cairn_status take_tensor(const crn_kernel_args *args, cairn_dtype dtype, const int64_t *dims, int rank, crn_tensor *out) {
+  size_t bytes;
+  void *memory;
+  if (!crn_shape_bytes(dtype, dims, rank, &bytes)) return CRN_FAIL(OUT_OF_RANGE, "the scores of attention are too large");
+  CRN_TRY(args->scratch->take(args->scratch, bytes, &memory));
+  *out = crn_tensor_make(dtype, dims, rank, memory);
+  return CAIRN_OK;
+}
+
+static cairn_status call(const crn_kernel_args *args, crn_op_id id, crn_kernel_fn kernel, const crn_tensor *operands, int n,
+                         crn_tensor *result) {
+  crn_kernel_args inner = *args;
+  inner.id = id;
+  inner.fused = NULL;
+  inner.attrs = NULL;
+  inner.input_names = NULL;
+  inner.operands = operands;
+  inner.n_operands = n;
+  inner.results = result;
+  return kernel(&inner);
+}
+
+static cairn_status run_spelled(const crn_kernel_args *args, const crn_fused_attention *f) {
+  const crn_tensor *q = &args->operands[0], *k = &args->operands[1], *v = &args->operands[2];
+  crn_infer_args infer = crn_ref_operands(args);
+  crn_tensor shape, scores, masked, weights, out = args->results[0];
+  int64_t one = 1, axis = -1;
+  uint64_t scale = 0, fill = 0;
+  CRN_TRY(crn_infer_matmul_dims(&infer, q, k, true, &shape));
+  CRN_TRY(take_tensor(args, q->dtype, shape.dims, shape.rank, &scores));
+  CRN_TRY(call(args, CRN_OP_broadcasting_batch_matmul, crn_ref_broadcasting_batch_matmul, (crn_tensor[]){*q, *k}, 2, &scores));
+  if (f->scale != 1) {
+    crn_tensor scaled, factor = crn_tensor_make(q->dtype, &one, 1, &scale);
+    crn_store_f64(q->dtype, &scale, f->scale);
+    CRN_TRY(take_tensor(args, q->dtype, shape.dims, shape.rank, &scaled));
+    CRN_TRY(call(args, CRN_OP_broadcasting_mul, crn_ref_broadcasting_mul, (crn_tensor[]){scores, factor}, 2, &scaled));
+    scores = scaled;
+  }
+  if (f->mask != CRN_FUSED_NO_MASK) {
+    crn_tensor mask = args->operands[3], other = crn_tensor_make(q->dtype, &one, 1, &fill);
+    crn_store_f64(q->dtype, &fill, f->masked);
+    CRN_TRY(take_tensor(args, q->dtype, shape.dims, shape.rank, &masked));
+    if (f->mask == CRN_FUSED_MASK_ADDED)
+      CRN_TRY(call(args, CRN_OP_broadcasting_add, crn_ref_broadcasting_add, (crn_tensor[]){scores, mask}, 2, &masked));
+    else
+      CRN_TRY(call(args, CRN_OP_broadcasting_where, crn_ref_broadcasting_where, (crn_tensor[]){mask, scores, other}, 3, &masked));
+    scores = masked;
+  }
+  crn_tensor last = crn_tensor_make(CAIRN_SI64, &one, 0, &axis);
+  CRN_TRY(take_tensor(args, q->dtype, shape.dims, shape.rank, &weights));
+  CRN_TRY(call(args, CRN_OP_softmax, crn_ref_softmax, (crn_tensor[]){scores, last}, 2, &weights));
+  return call(args, CRN_OP_broadcasting_batch_matmul, crn_ref_broadcasting_batch_matmul, (crn_tensor[]){weights, *v}, 2, &out);
+}
+
+cairn_status crn_fused_attention_run(const crn_kernel_args *args) {
+  const crn_fused_attention *f = args->fused;
+  const crn_tensor *out = &args->results[0];
+  spelled s = {.f = f, .leading = out->rank - 2, .out = *out};
+  bool fits = crn_tensor_count(out) > 0 && (f->mask != CRN_FUSED_MASK_CHOSEN || ((const int64_t *)args->operands[4].data)[2]);
+  memcpy(s.dims, out->dims, sizeof s.dims);
+  fits = fits && widen(&s, &args->operands[0], &s.q) && widen(&s, &args->operands[1], &s.k) && widen(&s, &args->operands[2], &s.v);
+  if (fits && f->mask != CRN_FUSED_NO_MASK) {
+    // A mask that is the same for all positions has no extent among them.
+    const crn_tensor *mask = &args->operands[3];
+    fits = mask->rank >= 1 && mask->rank <= out->rank && mask->dims[mask->rank - 1] == s.k.dims[s.k.rank - 1] && widen(&s, mask, &s.mask);
+  }
+  if (!fits) return run_spelled(args, f);
+  cairn_status status = run_kernel(args, &s);
+  if (status != CAIRN_UNSUPPORTED) return status;
+  crn_error_clear();
+  return run_spelled(args, f);
+}

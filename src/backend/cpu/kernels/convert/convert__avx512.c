@@ -1,0 +1,43 @@
+#include <immintrin.h>
+
+#include "backend/cpu/kernels/convert/convert.h"
+
+enum { LANES = 16, NEAREST = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC };
+
+static inline __mmask16 first(int64_t n) { return n >= LANES ? 0xffff : (__mmask16)((1u << n) - 1); }
+
+static inline __m256i narrow_bf16(__m512 v) {
+  __m512i u = _mm512_castps_si512(v), up = _mm512_srli_epi32(u, 16), odd = _mm512_and_si512(up, _mm512_set1_epi32(1));
+  __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+  __mmask16 is_nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+  return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(rounded, is_nan, up, _mm512_set1_epi32(0x40)));
+}
+
+void crn_convert_f16_f32__avx512(const uint16_t *source, float *target, int64_t n) {
+  for (int64_t i = 0; i < n; i += LANES) {
+    __mmask16 m = first(n - i);
+    _mm512_mask_storeu_ps(target + i, m, _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(m, source + i)));
+  }
+}
+
+void crn_convert_f32_f16__avx512(const float *source, uint16_t *target, int64_t n) {
+  for (int64_t i = 0; i < n; i += LANES) {
+    __mmask16 m = first(n - i);
+    _mm256_mask_storeu_epi16(target + i, m, _mm512_cvtps_ph(_mm512_maskz_loadu_ps(m, source + i), NEAREST));
+  }
+}
+
+void crn_convert_bf16_f32__avx512(const uint16_t *source, float *target, int64_t n) {
+  for (int64_t i = 0; i < n; i += LANES) {
+    __mmask16 m = first(n - i);
+    __m512i wide = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, source + i));
+    _mm512_mask_storeu_ps(target + i, m, _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16)));
+  }
+}
+
+void crn_convert_f32_bf16__avx512(const float *source, uint16_t *target, int64_t n) {
+  for (int64_t i = 0; i < n; i += LANES) {
+    __mmask16 m = first(n - i);
+    _mm256_mask_storeu_epi16(target + i, m, narrow_bf16(_mm512_maskz_loadu_ps(m, source + i)));
+  }
+}

@@ -1,0 +1,39 @@
+/// The messages of a conversation as chat templates take them, replies with reasoning and tool calls included.
+#ifndef CRN_TOOLS_CHAT_HISTORY_H
+#define CRN_TOOLS_CHAT_HISTORY_H
+
+#include <jansson.h>
+
+#include "tools/dialogue.h"
+
+typedef struct crn_chat_history {
+  json_t *messages;
+  json_t *tools;              ///< NULL = none
+  const char *template_name;  ///< NULL = chosen by the tools
+  bool arguments_as_text;     ///< the template wants them so
+  int n_calls;                ///< in the whole conversation, for their ids
+} crn_chat_history;
+
+cairn_status crn_chat_history_initialize(crn_chat_history *h, const char *template_name);
+void crn_chat_history_deinitialize(crn_chat_history *h);
+void crn_chat_history_clear(crn_chat_history *h);
+size_t crn_chat_history_size(const crn_chat_history *h);
+/// Cuts the conversation back to `n` messages.
+void crn_chat_history_cut(crn_chat_history *h, size_t n);
+
+cairn_status crn_chat_history_add(crn_chat_history *h, const char *role, const char *text);
+/// As crn_chat_history_add with pictures before the text. The paths are copied.
+cairn_status crn_chat_history_add_with_images(crn_chat_history *h, const char *role, const char *text, const char *const *paths, size_t n);
+/// The path of the i-th picture of the whole conversation; NULL behind the last.
+const char *crn_chat_history_image(const crn_chat_history *h, size_t i);
+/// Adds what a reply says, thinks and calls.
+cairn_status crn_chat_history_add_reply(crn_chat_history *h, const crn_reply *reply);
+/// Adds the result of the first tool call of the last reply that has none yet, and tells how many still have none.
+/// Errors: FAILED_PRECONDITION when there is no such call.
+cairn_status crn_chat_history_add_result(crn_chat_history *h, const char *text, int *out_n_open);
+
+/// The conversation as cairn_llm_generate takes it. The caller frees it. Templates disagree whether arguments are objects or
+/// texts; when `llm`'s template cannot render one, it gets the other.
+cairn_status crn_chat_history_text(crn_chat_history *h, const cairn_llm *llm, char **out_text);
+
+#endif
