@@ -64,16 +64,18 @@ static cairn_status write_file(const cairn_asset *asset, const char *folder, con
 static cairn_status write_description(const cairn_asset *asset, const char *folder, const char *precision) {
   crn_str text;
   crn_str_initialize(&text, &asset->context->allocator);
-  cairn_status status = crn_str_printf(&text,
-                                       "{\n  \"format\": \"cairn-compiled\",\n  \"version\": %d,\n  \"architecture\": \"%s\",\n  \"layout\": \"%s\",\n"
-                                       "  \"hash\": \"%s\",\n  \"precision\": \"%s\"\n}\n",
-                                       FORMAT_VERSION, crn_architecture(), CRN_PACKED_LAYOUT, asset->hash, precision);
+  cairn_status status =
+      crn_str_printf(&text,
+                     "{\n  \"format\": \"cairn-compiled\",\n  \"version\": %d,\n  \"architecture\": \"%s\",\n  \"layout\": \"%s\",\n"
+                     "  \"hash\": \"%s\",\n  \"precision\": \"%s\"\n}\n",
+                     FORMAT_VERSION, crn_architecture(), CRN_PACKED_LAYOUT, asset->hash, precision);
   if (status == CAIRN_OK) status = write_file(asset, folder, "compiled.json", text.data, text.size);
   crn_str_deinitialize(&text);
   return status;
 }
 
-cairn_status crn_compiled_write(const cairn_asset *asset, const char *folder, const char *precision, const crn_byte_range *kept, size_t n_kept) {
+cairn_status crn_compiled_write(const cairn_asset *asset, const char *folder, const char *precision, const crn_byte_range *kept,
+                                size_t n_kept) {
   crn_str program;
   crn_str_initialize(&program, &asset->context->allocator);
   cairn_status status = fill_program(asset, kept, n_kept, &program);
@@ -132,8 +134,9 @@ static cairn_status restore(cairn_asset *asset, const char *path, const crn_file
   size_t table_bytes;
   if (file->bytes < sizeof h) return corrupt(path);
   memcpy(&h, file->data, sizeof h);
-  if (memcmp(h.magic, k_magic, sizeof h.magic) || h.n_ranges > MAX_RANGES || !crn_mul_size(h.n_ranges, sizeof(crn_byte_range), &table_bytes) ||
-      !crn_range_inside(sizeof h, table_bytes, file->bytes) || h.file_bytes == 0 || h.file_bytes > (uint64_t)1 << 46)
+  if (memcmp(h.magic, k_magic, sizeof h.magic) || h.n_ranges > MAX_RANGES ||
+      !crn_mul_size(h.n_ranges, sizeof(crn_byte_range), &table_bytes) || !crn_range_inside(sizeof h, table_bytes, file->bytes) ||
+      h.file_bytes == 0 || h.file_bytes > (uint64_t)1 << 46)
     return corrupt(path);
   CRN_TRY(crn_sha256(file->data + sizeof h, file->bytes - sizeof h, digest));
   if (memcmp(digest, h.digest, sizeof digest)) return corrupt(path);
@@ -146,7 +149,8 @@ static cairn_status restore(cairn_asset *asset, const char *path, const crn_file
   size_t at = sizeof h + table_bytes;
   uint64_t end = 0;
   for (uint64_t i = 0; i < h.n_ranges; i++) {
-    if (kept[i].offset < end || !crn_range_inside(kept[i].offset, kept[i].bytes, h.file_bytes) || !crn_range_inside(at, kept[i].bytes, file->bytes))
+    if (kept[i].offset < end || !crn_range_inside(kept[i].offset, kept[i].bytes, h.file_bytes) ||
+        !crn_range_inside(at, kept[i].bytes, file->bytes))
       return corrupt(path);
     memcpy((char *)memory + kept[i].offset, file->data + at, kept[i].bytes);
     at += kept[i].bytes;

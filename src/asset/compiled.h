@@ -37,7 +37,8 @@ bool crn_is_compiled(const char *folder);
 /// naming both), CORRUPT, IO, OUT_OF_MEMORY.
 cairn_status crn_compiled_read(cairn_asset *asset, const char *folder);
 /// Writes everything but the weights of a compiled asset into an existing folder. `kept` ascending, not overlapping.
-cairn_status crn_compiled_write(const cairn_asset *asset, const char *folder, const char *precision, const crn_byte_range *kept, size_t n_kept);
+cairn_status crn_compiled_write(const cairn_asset *asset, const char *folder, const char *precision, const crn_byte_range *kept,
+                                size_t n_kept);
 /// Whether the bytes of memory at `data` are there: true for what lies outside of a compiled asset's program.
 bool crn_compiled_covers(const cairn_asset *asset, const void *data, size_t bytes);
 

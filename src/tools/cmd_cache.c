@@ -96,7 +96,8 @@ const crn_tool_command crn_command_cache = {
     .synopsis = "[list|clear] [--json]",
     .summary = "packed weights kept for quick loads",
     .description =
-        "Models are packed for this processor when they are loaded first; the result is kept in $CAIRN_CACHE_DIR (else $XDG_CACHE_HOME/cairn or "
+        "Models are packed for this processor when they are loaded first; the result is kept in $CAIRN_CACHE_DIR (else "
+        "$XDG_CACHE_HOME/cairn or "
         "~/.cache/cairn). CAIRN_CACHE=off turns that off, CAIRN_CACHE_LIMIT gives the bytes that may be kept.",
     TOOL_OPTIONS(g_options),
     .max_positionals = 1,

@@ -41,7 +41,8 @@ static int run_compile(crn_tool *t, const void *values) {
   if (!o->output) return crn_tool_usage_error(t, "-o DIR says where the compiled asset goes");
   size_t n = strlen(o->output);
   while (n > 1 && o->output[n - 1] == '/') n--;
-  if (n < 10 || strncmp(o->output + n - 9, ".aimodelc", 9)) return crn_tool_usage_error(t, "-o: the name of a compiled asset ends in .aimodelc");
+  if (n < 10 || strncmp(o->output + n - 9, ".aimodelc", 9))
+    return crn_tool_usage_error(t, "-o: the name of a compiled asset ends in .aimodelc");
   crn_source source;
   cairn_model *model = NULL;
   cairn_model_options options = {
@@ -60,7 +61,8 @@ const crn_tool_command crn_command_compile = {
     .synopsis = "MODEL -o NAME.aimodelc [--precision P]",
     .summary = "make an asset ready for this machine ahead of time",
     .description =
-        "Packs the weights of an .aimodel (or of a bundle's asset) for this machine's processor family. The result loads without the original and "
+        "Packs the weights of an .aimodel (or of a bundle's asset) for this machine's processor family. The result loads without the "
+        "original and "
         "without packing; another family, another layout of packed weights or another precision is refused by name.\n"
         "\n"
         "  cairn compile model.aimodel -o model.x86_64.aimodelc",
