@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "asset/compiled.h"
+#include "asset/program_hash.h"
 #include "base/context.h"
 #include "base/json.h"
 
@@ -82,7 +83,7 @@ static cairn_status read_files(cairn_asset *asset, const char *given, const cair
   CRN_TRY(crn_file_map_open(program->data, &asset->map));
   if (options->skip_hash) return CAIRN_OK;
   unsigned char digest[CRN_SHA256_BYTES];
-  CRN_TRY(crn_sha256(asset->map.data, asset->map.bytes, digest));
+  CRN_TRY(crn_program_hash(program->data, &asset->map, options->strict_hash, digest));
   to_hex(digest, sizeof digest, asset->hash);
   return folder->size ? check_hash(asset, digest, folder, options->strict_hash, path, text) : CAIRN_OK;
 }

@@ -72,6 +72,7 @@ cairn_status cairn_model_create(cairn_asset *asset, const cairn_model_options *o
   (*out_model)->asset = asset;
   (*out_model)->weights.base = asset->map.data;
   (*out_model)->weights.base_bytes = asset->map.bytes;
+  (*out_model)->weights.is_file = !asset->borrowed && !asset->compiled;
   return CAIRN_OK;
 }
 

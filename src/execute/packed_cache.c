@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "asset/compiled.h"
+#include "base/cache.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/str.h"
@@ -20,19 +21,6 @@ static const uint64_t least_bytes = 8u << 20, default_limit = (uint64_t)32 << 30
 #define EXTENSION ".packed"
 
 // --- places -------------------------------------------------------------------------------------------------------------------
-
-static cairn_status directory(crn_str *out) {
-  const char *own = getenv("CAIRN_CACHE_DIR"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  if (own && *own) return crn_str_puts(out, own);
-  if (xdg && *xdg) return crn_path_join(out, xdg, "cairn");
-  if (home && *home) return crn_path_join(out, home, ".cache/cairn");
-  return CRN_FAIL(FAILED_PRECONDITION, "no place for the cache: none of CAIRN_CACHE_DIR, XDG_CACHE_HOME and HOME is set");
-}
-
-static bool is_off(void) {
-  const char *text = getenv("CAIRN_CACHE");
-  return text && strcmp(text, "off") == 0;
-}
 
 static uint64_t limit(void) {
   const char *text = getenv("CAIRN_CACHE_LIMIT");
@@ -81,7 +69,7 @@ static void read_model(const char *path, char *out, size_t capacity) {
 cairn_status cairn_cache_list(cairn_status (*visit)(void *user, const cairn_cache_entry *entry), void *user) {
   crn_str folder;
   crn_str_initialize(&folder, crn_default_allocator());
-  cairn_status status = directory(&folder);
+  cairn_status status = crn_cache_directory(&folder);
   DIR *dir = status == CAIRN_OK ? opendir(folder.data) : NULL;
   for (struct dirent *e; dir && status == CAIRN_OK && (e = readdir(dir));) {
     char path[PATH_MAX], model[PATH_MAX];
@@ -117,8 +105,26 @@ static cairn_status remove_one(void *user, const cairn_cache_entry *e) {
   return CAIRN_OK;
 }
 
+// Remembered hashes of programs; small, and not counted.
+static void remove_hashes(void) {
+  crn_str folder, path;
+  crn_str_initialize(&folder, crn_default_allocator());
+  crn_str_initialize(&path, crn_default_allocator());
+  cairn_status status = crn_cache_directory(&path);
+  if (status == CAIRN_OK) status = crn_path_join(&folder, path.data, "hashes");
+  DIR *dir = status == CAIRN_OK ? opendir(folder.data) : NULL;
+  for (struct dirent *e; dir && (e = readdir(dir));) {
+    if (*e->d_name != '.' && crn_path_join(&path, folder.data, e->d_name) == CAIRN_OK) unlink(path.data);
+  }
+  if (dir) closedir(dir);
+  if (status != CAIRN_OK) crn_error_clear();
+  crn_str_deinitialize(&folder);
+  crn_str_deinitialize(&path);
+}
+
 cairn_status cairn_cache_clear(int64_t *out_n, uint64_t *out_bytes) {
   removed r = {0};
+  remove_hashes();
   cairn_status status = cairn_cache_list(remove_one, &r);
   *out_n = r.n;
   *out_bytes = r.bytes;
@@ -128,7 +134,7 @@ cairn_status cairn_cache_clear(int64_t *out_n, uint64_t *out_bytes) {
 cairn_status cairn_cache_directory(char *out_path, size_t capacity, size_t *out_bytes) {
   crn_str folder;
   crn_str_initialize(&folder, crn_default_allocator());
-  cairn_status status = directory(&folder);
+  cairn_status status = crn_cache_directory(&folder);
   *out_bytes = folder.size;
   if (status == CAIRN_OK) memcpy(out_path, folder.data, folder.size < capacity ? folder.size : capacity);
   crn_str_deinitialize(&folder);
@@ -163,13 +169,13 @@ static void evict(const char *kept) {
 
 // --- models -------------------------------------------------------------------------------------------------------------------
 
-static bool is_usable(const cairn_model *m) { return m->asset && *m->asset->hash && !m->options.no_cache && !is_off(); }
+static bool is_usable(const cairn_model *m) { return m->asset && *m->asset->hash && !m->options.no_cache && !crn_cache_is_off(); }
 
 static cairn_status find_place(const cairn_model *m, crn_str *folder, crn_str *path, crn_str *identity) {
   crn_str_initialize(folder, &m->context->allocator);
   crn_str_initialize(path, &m->context->allocator);
   crn_str_initialize(identity, &m->context->allocator);
-  CRN_TRY(directory(folder));
+  CRN_TRY(crn_cache_directory(folder));
   CRN_TRY(entry_path(m, folder->data, path));
   return make_identity(m, identity);
 }

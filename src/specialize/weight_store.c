@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/file.h"
 #include "specialize/weights.h"
 
 typedef struct row_buffers {
@@ -85,6 +86,19 @@ typedef struct request {
   bool interleave;
 } request;
 
+// The file's pages of a matrix that is packed are not needed again; they would count as this program's memory.
+static void forget_sources(const crn_weight_store *s, const request *r) {
+  for (int i = 0; i < r->n_sources; i++) {
+    const crn_tensor *t = &r->sources[i].data;
+    uintptr_t data = (uintptr_t)t->data, base = (uintptr_t)s->base;
+    size_t bytes;
+    bool is_whole = t->packed || crn_tensor_is_contiguous(t);
+    if (!s->is_file || !is_whole || data < base || data >= base + s->base_bytes) continue;
+    if (t->packed ? crn_packed_bytes(t->dtype, crn_tensor_count(t), &bytes) : crn_shape_bytes(t->dtype, t->dims, t->rank, &bytes))
+      crn_file_map_forget(t->data, bytes);
+  }
+}
+
 static cairn_status pack(crn_weight_store *s, crn_pool *pool, const request *r, crn_linear_weights *t) {
   int threads = crn_pool_threads(pool);
   row_buffers buffers[CRN_MAX_THREADS];
@@ -107,6 +121,7 @@ static cairn_status pack(crn_weight_store *s, crn_pool *pool, const request *r, 
     pack_job j = {r->sources, r->n_sources, r->interleave, t, data, buffers};
     // Rows of one tile share cache lines: a worker takes whole tiles.
     crn_pool_run(pool, t->n, TILE * 4, pack_rows, &j);
+    forget_sources(s, r);
   }
   crn_free(s->allocator, memory, memory_bytes);
   return status;

@@ -78,6 +78,7 @@ typedef struct crn_weight_store {
   const cairn_allocator *allocator;
   const void *base;  ///< the program's data, which keys count offsets in; NULL = there is none
   size_t base_bytes;
+  bool is_file;  ///< the data is a mapped file, whose pages come back when they are read again
   crn_memory_region region;
   crn_packed_weight *first;
 } crn_weight_store;
