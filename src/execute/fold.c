@@ -40,7 +40,11 @@ static void drop_unused(crn_plan *p, crn_workspace *w, bool *used) {
   }
   for (uint32_t i = 0; i < p->n_outputs; i++) used[p->output_slots[i]] = true;
   for (uint32_t i = 0; i < p->n_slots; i++) {
-    if (p->is_constant[i] && !used[i]) crn_workspace_clear_slot(w, i);
+    if (!p->is_constant[i] || used[i]) continue;
+    crn_workspace_clear_slot(w, i);
+    // Nobody may look at it any more: its memory can be gone.
+    p->is_constant[i] = false;
+    p->constants[i] = (crn_slot){0};
   }
 }
 

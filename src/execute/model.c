@@ -203,7 +203,7 @@ cairn_status cairn_function_print_plan(const cairn_function *f, char *out_text, 
   cairn_status status = crn_plan_print(f->plan, false, &text);
   if (status == CAIRN_OK) {
     *out_bytes = text.size;
-    if (text.size) memcpy(out_text, text.data, text.size < capacity ? text.size : capacity);
+    if (text.size && capacity) memcpy(out_text, text.data, text.size < capacity ? text.size : capacity);
   }
   crn_str_deinitialize(&text);
   return status;

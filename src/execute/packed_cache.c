@@ -136,7 +136,7 @@ cairn_status cairn_cache_directory(char *out_path, size_t capacity, size_t *out_
   crn_str_initialize(&folder, crn_default_allocator());
   cairn_status status = crn_cache_directory(&folder);
   *out_bytes = folder.size;
-  if (status == CAIRN_OK) memcpy(out_path, folder.data, folder.size < capacity ? folder.size : capacity);
+  if (status == CAIRN_OK && capacity) memcpy(out_path, folder.data, folder.size < capacity ? folder.size : capacity);
   crn_str_deinitialize(&folder);
   return status;
 }
