@@ -125,8 +125,8 @@ cairn_status crn_compiled_check_options(const cairn_model *m, cairn_precision *i
   }
   bool is_free = *in_out_precision == CAIRN_PRECISION_DEFAULT || *in_out_precision == CAIRN_PRECISION_AUTO;
   if (!is_free && *in_out_precision != compiled) {
-    return CRN_FAIL(INCOMPATIBLE, "precision %s was asked for, '%s' was compiled for %s", cairn_precision_text(*in_out_precision),
-                    cairn_asset_path(m->asset), c->precision);
+    return CRN_FAIL(INCOMPATIBLE, "precision %s was asked for, '%s' was compiled for %s: leave the precision out or compile again",
+                    cairn_precision_text(*in_out_precision), cairn_asset_path(m->asset), c->precision);
   }
   *in_out_precision = compiled;
   return CAIRN_OK;

@@ -1,11 +1,13 @@
 #include "execute/packed_cache.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "asset/compiled.h"
@@ -50,6 +52,16 @@ static bool has_suffix(const char *text, const char *suffix) {
   return n > m && !strcmp(text + n - m, suffix);
 }
 
+// 32 hexadecimal digits, the layout's version and the extension: other files in the folder are not ours.
+static bool is_entry_name(const char *name) {
+  return strspn(name, "0123456789abcdef") == 32 && name[32] == '-' && has_suffix(name, EXTENSION);
+}
+
+// What an interrupted program left, after an hour.
+static bool is_left_over(const char *name, int64_t changed) {
+  return strspn(name, "0123456789abcdef") == 32 && strstr(name, EXTENSION ".tmp-") && changed < (int64_t)time(NULL) - 3600;
+}
+
 // Beside each entry lies a text file with the path of its model.
 static void read_model(const char *path, char *out, size_t capacity) {
   char name[PATH_MAX];
@@ -71,11 +83,15 @@ cairn_status cairn_cache_list(cairn_status (*visit)(void *user, const cairn_cach
   crn_str_initialize(&folder, crn_default_allocator());
   cairn_status status = crn_cache_directory(&folder);
   DIR *dir = status == CAIRN_OK ? opendir(folder.data) : NULL;
+  if (status == CAIRN_OK && !dir && errno != ENOENT)
+    status = CRN_FAIL(IO, "the cache '%s' cannot be read: %s", folder.data, strerror(errno));
   for (struct dirent *e; dir && status == CAIRN_OK && (e = readdir(dir));) {
     char path[PATH_MAX], model[PATH_MAX];
     struct stat st;
-    if (!has_suffix(e->d_name, EXTENSION) || (size_t)snprintf(path, sizeof path, "%s/%s", folder.data, e->d_name) >= sizeof path) continue;
-    if (stat(path, &st) || !S_ISREG(st.st_mode)) continue;
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", folder.data, e->d_name) >= sizeof path || stat(path, &st) || !S_ISREG(st.st_mode))
+      continue;
+    if (is_left_over(e->d_name, (int64_t)st.st_mtime)) unlink(path);
+    if (!is_entry_name(e->d_name)) continue;
     read_model(path, model, sizeof model);
     cairn_cache_entry entry = {path, model, (uint64_t)st.st_size, (int64_t)st.st_mtime};
     status = visit(user, &entry);
@@ -98,10 +114,9 @@ typedef struct removed {
 
 static cairn_status remove_one(void *user, const cairn_cache_entry *e) {
   removed *r = user;
-  if (remove_entry(e->path)) {
-    r->n++;
-    r->bytes += e->bytes;
-  }
+  if (!remove_entry(e->path)) return CRN_FAIL(IO, "'%s' cannot be removed: %s", e->path, strerror(errno));
+  r->n++;
+  r->bytes += e->bytes;
   return CAIRN_OK;
 }
 
@@ -250,7 +265,7 @@ static cairn_status write_entry(cairn_model *m, const crn_str *folder, const crn
 
 void crn_packed_cache_write(cairn_model *m) {
   crn_str folder, path, identity;
-  if (!is_usable(m) || m->asset->compiled || new_bytes(&m->weights, false) < least_bytes) return;
+  if (!is_usable(m) || m->asset->compiled || new_bytes(&m->weights, false) < least_bytes || m->weights.region.used_bytes > limit()) return;
   cairn_status status = find_place(m, &folder, &path, &identity);
   if (status == CAIRN_OK) status = write_entry(m, &folder, &path, &identity);
   if (status == CAIRN_OK) {

@@ -73,7 +73,7 @@ static const crn_tool_option g_options[] = {
      .offset = AT(precision),
      .argument = "P",
      .group = GROUP_HOW,
-     .help = "arithmetic of products with constant matrices",
+     .help = "arithmetic of products with constant matrices (default: exact, or what a compiled asset was made for)",
      .choices = "auto|exact|bf16|int8"},
     {.name = "composites",
      .kind = OPTION_TEXT,
@@ -100,7 +100,7 @@ static const crn_tool_option g_options[] = {
      .help = "write the results of every executed operation as DIR/NNNN_OP_K.npy (with --steps DIR/STEP/...)"},
 };
 
-static const crn_run_options g_defaults = {.device = "cpu", .precision = "exact"};
+static const crn_run_options g_defaults = {.device = "cpu"};
 
 typedef struct run_job {
   crn_tool *t;

@@ -146,6 +146,10 @@ cairn_status crn_reply_open(crn_tool *t, const crn_dialogue_values *v, const cha
   if (templates && cairn_template_set_pick(templates, v->template_name, tools != NULL, NULL, &o.chat_template, &o.chat_template_bytes)) {
     o.chat_template = NULL;  // what is wrong with the choice is told where it is rendered
   }
+  if (tools && !t->told_of_tools && o.chat_template && !memmem(o.chat_template, o.chat_template_bytes, "tools", 5)) {
+    crn_tool_warn(t, "the model's chat template does not use tools: the model is not told of them");
+    t->told_of_tools = true;
+  }
   CRN_TRY_GOTO(cairn_dialogue_format_parse(v->tool_format ? v->tool_format : "auto", &o.format));
   r->is_auto = o.format == CAIRN_DIALOGUE_AUTO;
   CRN_TRY_GOTO(prompt_text(t, llm, options, &prompt));

@@ -88,7 +88,9 @@ static cairn_status recognise(const char *path, crn_source_kind *out_kind) {
     if (compiled && holds(path, "compiled.json")) return CAIRN_OK;
     if (compiled && !holds(path, "main.mlirb"))
       return CRN_FAIL(UNSUPPORTED,
-                      "'%s' is compiled for another machine (.aimodelc) and cannot run here; use the .aimodel it was made from", path);
+                      "'%s' holds no compiled.json: its compilation was not finished, or it is for another machine and cannot run here; "
+                      "use the .aimodel it was made from",
+                      path);
     if (holds(path, "main.mlirb") || ends_as(path, ".aimodel")) return CAIRN_OK;
     *out_kind = CRN_SOURCE_BUNDLE;
     if (holds(path, "metadata.json")) return CAIRN_OK;

@@ -28,7 +28,8 @@ struct crn_tool {
   const char *error_prefix;  ///< before the text of failures: "cairn run: ", "Error: "
   const crn_tool_command *command;
   bool quiet, verbose;
-  bool mute_log;  ///< warnings of the library are shown by the command itself
+  bool told_of_tools;  ///< that the template does not use them: once is enough
+  bool mute_log;       ///< warnings of the library are shown by the command itself
   crn_option_integer threads;
   const char *trace;  ///< file of --trace, NULL = none
   const char **positionals;

@@ -143,21 +143,23 @@ class Cache(cli.CliTest):
         self.assertEqual(
             self.json("cache", "list", "--json", environment=environment), {"directory": folder, "entries": []}
         )
-        for name, size in (("a.packed", 10), ("b.packed", 20)):
+        a, b = ("%032x-1.packed" % i for i in (10, 11))
+        for name, size in ((a, 10), (b, 20)):
             with open(os.path.join(folder, name), "wb") as f:
                 f.write(bytes(size))
-        with open(os.path.join(folder, "a.packed.txt"), "w", encoding="utf-8") as f:
+        with open(os.path.join(folder, a + ".txt"), "w", encoding="utf-8") as f:
             f.write("/some/model.aimodel")
         self.write("cache/other.txt", "not an entry")
+        self.write("cache/mine.packed", "not one either")
         listed = self.json("cache", "--json", environment=environment)["entries"]
         self.assertEqual(
             {(os.path.basename(e["path"]), e["model"], e["bytes"]) for e in listed},
-            {("a.packed", "/some/model.aimodel", 10), ("b.packed", "", 20)},
+            {(a, "/some/model.aimodel", 10), (b, "", 20)},
         )
         out, _ = self.cairn("cache", environment=environment)
         self.assertIn("2 entries, 0.0 MB in " + folder, out)
         self.assertEqual(self.json("cache", "clear", "--json", environment=environment), {"removed": 2, "bytes": 30})
-        self.assertEqual(os.listdir(folder), ["other.txt"])
+        self.assertEqual(sorted(os.listdir(folder)), ["mine.packed", "other.txt"])
         self.assertIn("removed 0 entries", self.cairn("cache", "clear", environment=environment)[0])
 
     def test_no_place(self):

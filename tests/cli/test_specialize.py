@@ -50,6 +50,19 @@ class Compiled(cli.CliTest):
             self.assertEqual(self.generate(model), expected)
             self.assertEqual(json.loads(Path(model, "compiled.json").read_text())["precision"], precision)
 
+    def test_defaults_go_together(self):
+        model = self.compile("defaults.aimodelc")
+        st.save(
+            self.path("in.safetensors"),
+            {"input_ids": ("I32", [1, 2], [5, 9]), "position_ids": ("I32", [1, 2], [0, 1])},
+        )
+        shapes = ["--state-shape", "keyCache=2,1,2,8,32", "--state-shape", "valueCache=2,1,2,8,32"]
+        self.cairn("run", model, "--io", self.path("in.safetensors"), *shapes)
+
+    def test_unfinished(self):
+        os.mkdir(self.path("unfinished.aimodelc"))
+        self.assertIn("not finished", self.fails("inspect", self.path("unfinished.aimodelc"), code=1))
+
     def test_stands_alone(self):
         copy = self.path("copy.aimodel")
         shutil.copytree(os.path.join(cli.TESTS, ASSET), copy)
