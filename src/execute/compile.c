@@ -15,19 +15,10 @@ typedef struct compile {
   CRN_VEC(crn_byte_range) needed, dropped, kept;
 } compile;
 
-static size_t stored_bytes(const crn_tensor *t) {
-  size_t packed;
-  if (t->packed) return crn_packed_bytes(t->dtype, crn_tensor_count(t), &packed) ? packed : 0;
-  size_t spread = crn_tensor_count(t) ? 1 : 0;
-  for (int d = 0; d < t->rank && spread; d++)
-    spread += (size_t)(t->dims[d] - 1) * (size_t)(t->strides[d] < 0 ? -t->strides[d] : t->strides[d]);
-  return spread * cairn_dtype_bytes(t->dtype);
-}
-
 static cairn_status need(compile *c, const crn_tensor *t) {
   uintptr_t at = (uintptr_t)t->data, base = (uintptr_t)c->model->asset->map.data;
   if (at < base || at >= base + c->model->asset->map.bytes) return CAIRN_OK;
-  return crn_vec_push(c->allocator, &c->needed, ((crn_byte_range){at - base, stored_bytes(t)}));
+  return crn_vec_push(c->allocator, &c->needed, ((crn_byte_range){at - base, crn_tensor_stored_bytes(t)}));
 }
 
 // The constants that steps of a plan still read, and those that folding read.
@@ -68,7 +59,7 @@ static cairn_status drop_weight(compile *c, const crn_packed_weight *w) {
     crn_tensor t = {.dtype = (cairn_dtype)part->dtype, .rank = part->rank, .packed = part->is_packed != 0};
     memcpy(t.dims, part->dims, sizeof t.dims);
     memcpy(t.strides, part->strides, sizeof t.strides);
-    size_t bytes = stored_bytes(&t);
+    size_t bytes = crn_tensor_stored_bytes(&t);
     if (part->offset < 0 || bytes < LEAST_DROPPED || is_needed(c, (uint64_t)part->offset, bytes)) continue;
     CRN_TRY(crn_vec_push(c->allocator, &c->dropped, ((crn_byte_range){(uint64_t)part->offset, bytes})));
   }
@@ -138,7 +129,7 @@ cairn_status crn_compiled_check_plan(const cairn_model *m, const crn_plan *p) {
     for (uint32_t k = 0; k < p->steps[i].n_in; k++) {
       uint32_t slot = p->steps[i].in[k];
       const crn_tensor *t = &p->constants[slot].tensor;
-      if (!p->is_constant[slot] || crn_compiled_covers(m->asset, t->data, stored_bytes(t))) continue;
+      if (!p->is_constant[slot] || crn_compiled_covers(m->asset, t->data, crn_tensor_stored_bytes(t))) continue;
       return CRN_FAIL(INCOMPATIBLE, "'%s' lacks weights that this build needs unpacked; compile the asset again",
                       cairn_asset_path(m->asset));
     }

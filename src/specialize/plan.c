@@ -100,8 +100,6 @@ void crn_plan_destroy(crn_plan *p) {
   if (!p) return;
   const cairn_allocator *a = &p->context->allocator;
   if (p->folded) p->release_folded(p->folded);
-  for (size_t i = 0; i < p->keep_alive.size; i++) p->keep_alive.items[i].release(p->keep_alive.items[i].object);
-  crn_vec_free(a, &p->keep_alive);
   crn_vec_free(a, &p->folded_reads);
   crn_arena_deinitialize(&p->arena);
   crn_free(a, p, sizeof *p);

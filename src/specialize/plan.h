@@ -89,8 +89,7 @@ typedef struct crn_plan {
   struct crn_workspace *folded;
   void (*release_folded)(struct crn_workspace *folded);
   int64_t folded_bytes;
-  CRN_VEC(crn_tensor) folded_reads;    ///< constants that folding computed with, other than by views
-  CRN_VEC(crn_keep_alive) keep_alive;  ///< what fused steps point into
+  CRN_VEC(crn_tensor) folded_reads;  ///< constants that folding computed with, other than by views
 } crn_plan;
 
 /// Flattens a function. `use_bodies`: composites by their stored bodies. Errors: UNSUPPORTED, CORRUPT, OUT_OF_MEMORY.

@@ -11,11 +11,7 @@ static bool is_signed(cairn_dtype dtype) { return crn_dtype_class_of(dtype) == C
 static int code_at(const crn_tensor *t, int64_t element) {
   if (!t->packed || crn_dtype_bits(t->dtype) == 8) return (int)crn_load_i64(t->dtype, (const char *)t->data + element);
   int bits = crn_dtype_bits(t->dtype);
-  const uint8_t *bytes = t->data;
-  int64_t bit = element * bits;
-  unsigned at = (unsigned)(bit & 7), v = bytes[bit >> 3];
-  if (at + (unsigned)bits > 8) v |= (unsigned)bytes[(bit >> 3) + 1] << 8;
-  v = v >> at & ((1u << bits) - 1);
+  unsigned v = crn_packed_code(t->data, element, bits);
   return (int)v - (is_signed(t->dtype) && v >> (bits - 1) ? 1 << bits : 0);
 }
 

@@ -91,11 +91,9 @@ static void forget_sources(const crn_weight_store *s, const request *r) {
   for (int i = 0; i < r->n_sources; i++) {
     const crn_tensor *t = &r->sources[i].data;
     uintptr_t data = (uintptr_t)t->data, base = (uintptr_t)s->base;
-    size_t bytes;
     bool is_whole = t->packed || crn_tensor_is_contiguous(t);
     if (!s->is_file || !is_whole || data < base || data >= base + s->base_bytes) continue;
-    if (t->packed ? crn_packed_bytes(t->dtype, crn_tensor_count(t), &bytes) : crn_shape_bytes(t->dtype, t->dims, t->rank, &bytes))
-      crn_file_map_forget(t->data, bytes);
+    crn_file_map_forget(t->data, crn_tensor_stored_bytes(t));
   }
 }
 
@@ -138,11 +136,10 @@ static uint64_t digest_of(const void *data, size_t bytes) {
 // Small data outside of the program's file (copied because of its alignment, or a splat) is known by its contents.
 static bool digest_part(const crn_tensor *t, crn_weight_key_part *part) {
   enum { MOST = 1 << 16 };
-  int64_t spread = 1;
-  for (int d = 0; d < t->rank; d++) spread += t->packed ? 0 : (t->dims[d] - 1) * (t->strides[d] < 0 ? -t->strides[d] : t->strides[d]);
-  if (t->packed || spread > MOST) return false;
+  size_t bytes = crn_tensor_stored_bytes(t);
+  if (t->packed || bytes / cairn_dtype_bytes(t->dtype) > MOST) return false;
   part->offset = -1;
-  part->digest = digest_of(t->data, (size_t)spread * cairn_dtype_bytes(t->dtype));
+  part->digest = digest_of(t->data, bytes);
   return true;
 }
 

@@ -164,18 +164,13 @@ void crn_tensor_copy(const crn_tensor *source, const crn_tensor *target) {
 }
 
 void crn_tensor_unpack(const crn_tensor *packed, const crn_tensor *target) {
-  const uint8_t *bytes = packed->data;
   uint8_t *out = target->data;
   int bits = crn_dtype_bits(packed->dtype);
   bool is_signed = crn_dtype_class_of(packed->dtype) == CRN_CLASS_SINT;
   unsigned mask = (1u << bits) - 1, sign = 1u << (bits - 1);
   int64_t n = crn_tensor_count(packed);
   for (int64_t i = 0; i < n; i++) {
-    int64_t bit = i * bits;
-    unsigned v = bytes[bit >> 3];
-    int shift = (int)(bit & 7);
-    if (shift + bits > 8) v |= (unsigned)bytes[(bit >> 3) + 1] << 8;
-    v = v >> shift & mask;
+    unsigned v = crn_packed_code(packed->data, i, bits);
     out[i] = (uint8_t)(is_signed && (v & sign) ? v | ~mask : v);
   }
 }
@@ -185,4 +180,12 @@ void crn_tensor_keep_last_rows(crn_tensor *t, int64_t n) {
   if (n <= 0 || d < 0 || t->dims[d] <= n) return;
   t->data = crn_tensor_at(t, (t->dims[d] - n) * t->strides[d]);
   t->dims[d] = n;
+}
+
+size_t crn_tensor_stored_bytes(const crn_tensor *t) {
+  size_t bytes, spread = crn_tensor_count(t) ? 1 : 0;
+  if (t->packed) return crn_packed_bytes(t->dtype, crn_tensor_count(t), &bytes) ? bytes : 0;
+  for (int d = 0; d < t->rank && spread; d++)
+    spread += (size_t)(t->dims[d] - 1) * (size_t)(t->strides[d] < 0 ? -t->strides[d] : t->strides[d]);
+  return spread * cairn_dtype_bytes(t->dtype);
 }

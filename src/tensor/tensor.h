@@ -46,6 +46,17 @@ void crn_image_shape(uint32_t format, uint32_t height, uint32_t width, int *out_
 void crn_tensor_set_contiguous(crn_tensor *t);
 /// A contiguous tensor over `data`.
 crn_tensor crn_tensor_make(cairn_dtype dtype, const int64_t *dims, int rank, void *data);
+/// Element `i` of a bit stream of codes of up to 8 bits, not sign-extended. A code may lie across two bytes.
+static inline unsigned crn_packed_code(const void *stream, int64_t i, int bits) {
+  const uint8_t *bytes = (const uint8_t *)stream;
+  int64_t bit = i * bits;
+  unsigned shift = (unsigned)(bit & 7), v = bytes[bit >> 3];
+  if (shift + (unsigned)bits > 8) v |= (unsigned)bytes[(bit >> 3) + 1] << 8;
+  return v >> shift & ((1u << bits) - 1);
+}
+
+/// Bytes from the first to the last element in memory (dims known to be valid): of a view, gaps included.
+size_t crn_tensor_stored_bytes(const crn_tensor *t);
 /// Number of elements (dims known to be valid).
 int64_t crn_tensor_count(const crn_tensor *t);
 /// Row-major without gaps (dims of size 1 may have any stride).

@@ -25,14 +25,6 @@ typedef struct shift_scale {
 
 static bool is_stream(const crn_tensor *t) { return t->packed && crn_dtype_bits(t->dtype) < 8; }
 
-// The code at element `i` of a bit stream, not sign-extended.
-static unsigned code_at(const uint8_t *bytes, int64_t i, int bits) {
-  int64_t bit = i * bits;
-  unsigned at = (unsigned)(bit & 7), v = bytes[bit >> 3];
-  if (at + (unsigned)bits > 8) v |= (unsigned)bytes[(bit >> 3) + 1] << 8;
-  return v >> at & ((1u << bits) - 1);
-}
-
 static float code_value(cairn_dtype dtype, unsigned code) {
   if (crn_dtype_is_float(dtype)) {
     uint8_t element = (uint8_t)code;
@@ -47,7 +39,7 @@ static void read_stream(const crn_tensor *t, int64_t i, int64_t n, float *out) {
   int bits = crn_dtype_bits(t->dtype);
   float values[64];
   for (unsigned code = 0; code < 1u << bits; code++) values[code] = code_value(t->dtype, code);
-  for (int64_t k = 0; k < n; k++) out[k] = values[code_at(t->data, i + k, bits)];
+  for (int64_t k = 0; k < n; k++) out[k] = values[crn_packed_code(t->data, i + k, bits)];
 }
 
 static void read_integers(const crn_tensor *t, int64_t at, int64_t step, int64_t n, float *out) {

@@ -27,14 +27,9 @@ static const uint8_t *load_indices(const lut_job *job, int64_t row, int64_t from
     for (int64_t i = 0; i < n; i++) buffer[i] = bytes[from + (k + i) * step];
     return buffer;
   }
-  // A bit stream without gaps between the rows; a code may lie across two bytes.
+  // A bit stream without gaps between the rows.
   int bits = crn_dtype_bits(index->dtype);
-  int64_t at = (row * job->row + k) * bits;
-  for (int64_t i = 0; i < n; i++, at += bits) {
-    unsigned shift = (unsigned)(at & 7), code = bytes[at >> 3];
-    if (shift + (unsigned)bits > 8) code |= (unsigned)bytes[(at >> 3) + 1] << 8;
-    buffer[i] = (uint8_t)(code >> shift & ((1u << bits) - 1));
-  }
+  for (int64_t i = 0; i < n; i++) buffer[i] = (uint8_t)crn_packed_code(bytes, row * job->row + k + i, bits);
   return buffer;
 }
 

@@ -1,4 +1,4 @@
-/// Elementwise and reducing passes over rows of f32, as fused steps need them between matrix products.
+/// Elementwise passes over rows of f32, as fused steps need them between matrix products.
 ///
 /// exp is a polynomial of degree 6 on [-ln2/2, ln2/2] (within 2 ulp of the correctly rounded value); it saturates at the ends
 /// of the range of f32 instead of overflowing. NaN comes through. All sets with FMA give the same bits.
@@ -12,19 +12,12 @@ typedef struct crn_rows_kernels {
   uint64_t isa;  ///< feature bits it needs
   /// y = x / (1 + exp(-x)). x and y may be the same.
   void (*silu)(const float *x, float *y, int64_t n);
-  /// The sum of squares in 32 lanes by position (element i goes to lane i mod 32), folded by halves.
-  float (*sum_squares)(const float *x, int64_t n);
-  /// Turns pairs by angles: (a[i], b[i]) becomes (a cos - b sin, b cos + a sin), each product and each sum rounded on its own.
-  void (*rotate)(const float *a, const float *b, const float *cosine, const float *sine, float *out_a, float *out_b, int64_t n);
   /// What groups of 32 quants leave of the values: out[i] = x[i] - quants[i] * scales[i / 32].
   void (*residual)(const float *x, const int8_t *quants, const float *scales, float *out, int64_t n);
 } crn_rows_kernels;
 
-#define ROWS(isa, bit)                                                                                                            \
-  void crn_rows_silu__##isa(const float *x, float *y, int64_t n);                                                                 \
-  float crn_rows_sum_squares__##isa(const float *x, int64_t n);                                                                   \
-  void crn_rows_rotate__##isa(const float *a, const float *b, const float *cosine, const float *sine, float *out_a, float *out_b, \
-                              int64_t n);                                                                                         \
+#define ROWS(isa, bit)                                            \
+  void crn_rows_silu__##isa(const float *x, float *y, int64_t n); \
   void crn_rows_residual__##isa(const float *x, const int8_t *quants, const float *scales, float *out, int64_t n);
 #include "backend/cpu/kernels/rows/rows.def"
 #undef ROWS

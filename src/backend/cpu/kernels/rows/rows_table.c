@@ -2,7 +2,7 @@
 #include "base/cpu.h"
 
 static const crn_rows_kernels g_sets[] = {
-#define ROWS(isa, bit) {#isa, bit, crn_rows_silu__##isa, crn_rows_sum_squares__##isa, crn_rows_rotate__##isa, crn_rows_residual__##isa},
+#define ROWS(isa, bit) {#isa, bit, crn_rows_silu__##isa, crn_rows_residual__##isa},
 #include "backend/cpu/kernels/rows/rows.def"
 #undef ROWS
 };

@@ -1,5 +1,4 @@
-// The row kernels as plain loops. Each ISA file includes this with its own ROWS_NAME and flags, and the compiler makes vectors of them:
-// lanes are written as arrays whose length fits every register width, so that all sets add in the same order.
+// The row kernels as plain loops. Each ISA file includes this with its own ROWS_NAME and flags, and the compiler makes vectors of them.
 #include <stdint.h>
 #include <string.h>
 
@@ -8,8 +7,6 @@
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3")
 #endif
-
-enum { LANES = 32 };
 
 static inline float exp_of(float x) {
   // The comparisons keep NaN: it fails both.
@@ -38,27 +35,6 @@ void ROWS_NAME(silu)(const float *x, float *y, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
     float v = x[i];
     y[i] = v / (1.0f + exp_of(-v));
-  }
-}
-
-float ROWS_NAME(sum_squares)(const float *x, int64_t n) {
-  float lanes[LANES] = {0};
-  int64_t i = 0;
-  for (; i + LANES <= n; i += LANES) {
-    for (int k = 0; k < LANES; k++) lanes[k] += x[i + k] * x[i + k];
-  }
-  for (int k = 0; i + k < n; k++) lanes[k] += x[i + k] * x[i + k];
-  for (int half = LANES / 2; half; half /= 2) {
-    for (int k = 0; k < half; k++) lanes[k] += lanes[k + half];
-  }
-  return lanes[0];
-}
-
-void ROWS_NAME(rotate)(const float *a, const float *b, const float *cosine, const float *sine, float *out_a, float *out_b, int64_t n) {
-  for (int64_t i = 0; i < n; i++) {
-    float x = a[i], y = b[i], c = cosine[i], s = sine[i];
-    out_a[i] = x * c - y * s;
-    out_b[i] = y * c + x * s;
   }
 }
 
