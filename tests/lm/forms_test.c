@@ -139,11 +139,11 @@ static void test_two_functions(void **state) {
   sequence s = read_sequence("lm_two_functions");
   cairn_llm *llm = open_form("lm_two_functions", NULL);
   cairn_function_stats main_stats, prefill_stats;
-  assert_non_null(llm->prefill);
+  assert_non_null(llm->model->prefill);
   const cairn_forward_options o = {.tokens = s.tokens, .n_tokens = 19};
   LM_OK(cairn_llm_forward(llm, &o));
-  cairn_function_get_stats(llm->function, &main_stats);
-  cairn_function_get_stats(llm->prefill, &prefill_stats);
+  cairn_function_get_stats(llm->model->function, &main_stats);
+  cairn_function_get_stats(llm->model->prefill, &prefill_stats);
   assert_int_equal(prefill_stats.n_runs, 2);
   assert_int_equal(main_stats.n_runs, 3);
   cairn_llm_info info;
@@ -178,8 +178,8 @@ static void test_function_maps(void **state) {
     cairn_llm *llm;
     lm_rows rows = {0};
     LM_OK(cairn_llm_open(g_context, test_path(&folder, "b"), NULL, &llm));
-    assert_string_equal(cairn_function_describe(llm->function)->name, "main");
-    assert_non_null(llm->prefill);
+    assert_string_equal(cairn_function_describe(llm->model->function)->name, "main");
+    assert_non_null(llm->model->prefill);
     lm_feed(llm, s.tokens, s.n, s.n, &rows);
     lm_compare(kMaps[i], &rows, &s.rows, &kBound);
     lm_rows_free(&rows);
@@ -254,7 +254,7 @@ static void test_extra_input(void **state) {
   llm = open_form("lm_extra_input", &options);
   sequence expected = s;
   expected.rows = (lm_rows){0};
-  run_by_hand(llm->source.model, cairn_ndarray_data(table), s.tokens, s.n, &expected.rows);
+  run_by_hand(llm->model->source.model, cairn_ndarray_data(table), s.tokens, s.n, &expected.rows);
   // The table matters: without it the rows would be others.
   assert_true(fabsf(expected.rows.data[0] - s.rows.data[0]) > 1e-3f);
   cairn_llm_close(llm);

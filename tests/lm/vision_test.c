@@ -128,8 +128,8 @@ static void test_image_goldens(void **state) {
   // The features themselves.
   lm_rows features = {.n = TOKENS, .width = 64}, golden = lm_golden_rows(file, "interp_image_features");
   features.data = malloc((size_t)(TOKENS * 64) * sizeof(float));
-  assert_int_equal(llm->vision->images.size, 1);
-  const uint16_t *half = cairn_ndarray_data(llm->vision->images.items[0].features);
+  assert_int_equal(llm->model->vision->images.size, 1);
+  const uint16_t *half = cairn_ndarray_data(llm->model->vision->images.items[0].features);
   for (int i = 0; i < TOKENS * 64; i++) features.data[i] = crn_f16_to_f32(half[i]);
   print_message("image features: %.2f of the bound\n", lm_compare("image features", &features, &golden, &bound));
   lm_rows_free(&features);
@@ -184,7 +184,7 @@ static void test_turns(void **state) {
     free_answer(&a);
     free_answer(&b);
   }
-  assert_int_equal(warm->vision->n_encoded, 3);  // each picture once
+  assert_int_equal(warm->model->vision->n_encoded, 3);  // each picture once
   // Another picture in the first place: only what is before it is kept. The same tokens alone would keep all.
   const cairn_image others[] = {images[1], images[1], images[2]};
   answer a = ask(warm, turn, lengths[4], others, 3, 5, false);
@@ -192,7 +192,7 @@ static void test_turns(void **state) {
   answer b = ask(cold, turn, lengths[4], others, 3, 5, false);
   assert_int_equal(a.hit, 3);
   same_rows("another picture", &a, &b);
-  assert_int_equal(warm->vision->n_encoded, 3);
+  assert_int_equal(warm->model->vision->n_encoded, 3);
   free_answer(&a);
   free_answer(&b);
   cairn_llm_close(warm);
@@ -210,7 +210,7 @@ static void test_many_pictures(void **state) {
     paint(picture, SIDE, i % 20);
     const cairn_image image = {.rgb = picture, .width = SIDE, .height = SIDE};
     answer a = ask(llm, tokens, 4, &image, 1, 3, true);
-    assert_true(llm->vision->images.size <= CRN_VISION_KEPT_IMAGES + 1);
+    assert_true(llm->model->vision->images.size <= CRN_VISION_KEPT_IMAGES + 1);
     if (i == 0) {
       first = a;
     } else {
@@ -298,7 +298,7 @@ static void test_files(void **state) {
   fclose(f);
   const cairn_image by_bytes = {.rgb = picture, .width = SIDE, .height = SIDE}, by_file = {.path = test_path(&g_folder, "p.ppm")};
   answer a = ask(llm, tokens, 4, &by_bytes, 1, 4, false), b = ask(llm, tokens, 4, &by_file, 1, 4, false);
-  assert_int_equal(llm->vision->n_encoded, 1);
+  assert_int_equal(llm->model->vision->n_encoded, 1);
   assert_int_equal(b.hit, 6);
   assert_memory_equal(a.tokens.data, b.tokens.data, 4 * sizeof *tokens);
   free_answer(&a);

@@ -7,9 +7,9 @@
 
 cairn_status crn_llm_check_tokens(const cairn_llm *llm, const char *what, const int32_t *tokens, size_t n) {
   for (size_t i = 0; i < n; i++) {
-    if (tokens[i] < 0 || tokens[i] >= llm->contract.vocab_size) {
+    if (tokens[i] < 0 || tokens[i] >= llm->model->contract.vocab_size) {
       return CRN_FAIL(OUT_OF_RANGE, "%s token %zu is %d; the vocabulary has the ids 0 to %lld", what, i, tokens[i],
-                      (long long)llm->contract.vocab_size - 1);
+                      (long long)llm->model->contract.vocab_size - 1);
     }
   }
   return CAIRN_OK;
@@ -17,7 +17,7 @@ cairn_status crn_llm_check_tokens(const cairn_llm *llm, const char *what, const 
 
 // Gives out the rows of one run. The last row stays in runner.row.
 static cairn_status give_rows(cairn_llm *llm, const crn_llm_feed *feed, const crn_llm_rows *rows, int64_t first, int64_t n, bool is_last) {
-  int64_t vocab = llm->contract.vocab_size;
+  int64_t vocab = llm->model->contract.vocab_size;
   size_t row_bytes = (size_t)vocab * cairn_dtype_bytes(rows->dtype);
   bool wants_all = feed->all_rows && feed->on_logits;
   if (wants_all && rows->n < n) {
@@ -34,14 +34,14 @@ static cairn_status give_rows(cairn_llm *llm, const crn_llm_feed *feed, const cr
 // Makes room for `n` tokens everywhere before anything is run.
 static cairn_status reserve(cairn_llm *llm, int64_t n) {
   int64_t total = llm->history.n + n;
-  if (total > llm->model_context) {
+  if (total > llm->model->model_context) {
     return CRN_FAIL(CONTEXT_FULL, "context length exceeded: %lld tokens are held and %lld more were given, the model takes %lld",
-                    (long long)llm->history.n, (long long)n, (long long)llm->model_context);
+                    (long long)llm->history.n, (long long)n, (long long)llm->model->model_context);
   }
   CRN_TRY(crn_llm_states_reserve(&llm->states, total, llm->history.n));
   // Growing along with the cache, these never allocate in between.
   CRN_TRY(crn_history_reserve(&llm->history, llm->states.capacity));
-  return llm->driver->reserve(llm, llm->states.capacity);
+  return llm->model->driver->reserve(llm, llm->states.capacity);
 }
 
 static cairn_status run_piece(cairn_llm *llm, const crn_llm_feed *feed, int64_t at, int64_t n) {
@@ -49,7 +49,7 @@ static cairn_status run_piece(cairn_llm *llm, const crn_llm_feed *feed, int64_t 
   int64_t first = llm->history.n;
   bool started;
   int64_t start = crn_trace_begin(llm->context);
-  cairn_status status = llm->driver->run(llm, feed, at, n, &rows, &started);
+  cairn_status status = llm->model->driver->run(llm, feed, at, n, &rows, &started);
   CRN_TRACE_END(llm->context, start, "engine", NULL, "%s %lld+%lld", feed->n == 1 ? "Decode step" : "Prompt", (long long)first,
                 (long long)n);
   if (status != CAIRN_OK) {
@@ -68,10 +68,10 @@ cairn_status crn_llm_run_tokens(cairn_llm *llm, const crn_llm_feed *feed, bool *
       *out_stopped = true;
       return CAIRN_OK;
     }
-    n = llm->driver->piece(llm, feed, at);
+    n = llm->model->driver->piece(llm, feed, at);
     CRN_TRY(run_piece(llm, feed, at, n));
   }
-  llm->driver->trim(llm);
+  llm->model->driver->trim(llm);
   return CAIRN_OK;
 }
 
@@ -90,7 +90,7 @@ cairn_status crn_llm_cut(cairn_llm *llm, int64_t n) {
   if (n == 0) return forget(llm);
   if (llm->is_dirty)
     return CRN_FAIL(FAILED_PRECONDITION, "a run failed before, so the states hold no known tokens: only a reset to 0 is possible");
-  if (n < held && !crn_llm_can_cut(&llm->contract, held)) {
+  if (n < held && !crn_llm_can_cut(&llm->model->contract, held)) {
     return CRN_FAIL(UNSUPPORTED, "the model keeps a running state that cannot be cut back: reset to 0 and feed the first %lld tokens again",
                     (long long)n);
   }
@@ -116,7 +116,7 @@ cairn_status crn_llm_resolve_prefix(cairn_llm *llm, const int32_t *tokens, int64
     *out_kept = wanted;
     return CAIRN_OK;
   }
-  if (!crn_llm_can_cut(&llm->contract, llm->history.n)) {
+  if (!crn_llm_can_cut(&llm->model->contract, llm->history.n)) {
     if (wanted) *out_note = "the model keeps a state that cannot be cut back";
     return forget(llm);
   }

@@ -114,6 +114,8 @@ typedef struct crn_llm_rows {
 
 /// What is different between engines: how many tokens a run takes, and the run. History, prefixes, sampling and ends are the
 /// same for all of them.
+struct crn_generator;
+
 typedef struct crn_llm_driver {
   const char *engine;  ///< its name
   /// How many of the tokens of `feed` from `at` on the next run takes. The history holds all before them.
@@ -125,6 +127,8 @@ typedef struct crn_llm_driver {
   cairn_status (*run)(cairn_llm *llm, const crn_llm_feed *feed, int64_t at, int64_t n, crn_llm_rows *out_rows, bool *out_started);
   /// Gives back large memory that only the last feed needed.
   void (*trim)(cairn_llm *llm);
+  /// Generates the tokens behind the prompt, whose row of logits is there; NULL = one after the other, as crn_generator_decode.
+  cairn_status (*decode)(struct crn_generator *g);
 } crn_llm_driver;
 
 extern const crn_llm_driver crn_llm_sequential_driver;
@@ -135,32 +139,41 @@ extern const crn_llm_driver crn_llm_vision_driver;
 const char *crn_llm_main_function(const cairn_llm *llm);
 /// Opens what stands beside the main function: a function for prompts, one for embeddings, images, tables of values. The contract is read.
 cairn_status crn_llm_companions_open(cairn_llm *llm, const cairn_llm_options *options);
-void crn_llm_companions_close(cairn_llm *llm);
 
-struct cairn_llm {
+/// What all sequences of a model share. Nothing of it changes once it is open, but for the images, which have a lock of their own.
+typedef struct crn_llm_model {
+  atomic_int references;
   cairn_context *context;
   crn_arena arena;  ///< texts of the description
   crn_llm_source source;
   const crn_llm_driver *driver;
-  struct crn_static_shape *fixed;  ///< of the engine 'static-shape', else NULL
-  cairn_function *function;        ///< the one that stands for the model: its precision is told
+  cairn_function *function;  ///< the one that stands for the model: its precision is told
   crn_llm_contract contract;
-  crn_llm_states states;
-  crn_llm_runner runner;
   cairn_function *prefill;  ///< a function for longer pieces beside the main one; NULL when there is none
   crn_llm_contract prefill_contract;
-  crn_llm_runner prefill_runner;
   crn_llm_embedder embedder;  ///< of a decoder of embeddings
   struct crn_vision *vision;  ///< what the image tokens stand for; NULL without images
   crn_llm_table tables[CRN_LLM_MAX_EXTRAS];
-  crn_history history;
   crn_llm_text text;
   int64_t model_context;  ///< tokens the model takes
-  int64_t max_context;    ///< tokens one sequence may have: the model's, or fewer when the cache is smaller
   int64_t chunk, threshold;
-  bool is_dirty;  ///< a run failed: the states may hold anything
   double load_seconds;
   CRN_VEC(cairn_llm_decision) decisions;
+} crn_llm_model;
+
+void crn_llm_model_release(crn_llm_model *model);
+void crn_llm_companions_close(crn_llm_model *model);
+
+/// One sequence: its states, the tokens they stand for, and the arrays of its runs.
+struct cairn_llm {
+  cairn_context *context;
+  crn_llm_model *model;
+  struct crn_static_shape *fixed;  ///< of the engine 'static-shape', else NULL
+  crn_llm_states states;
+  crn_llm_runner runner, prefill_runner;
+  crn_history history;
+  int64_t max_context;  ///< tokens one sequence may have: the model's, or fewer when the cache is smaller
+  bool is_dirty;        ///< a run failed: the states may hold anything
   atomic_bool is_busy, is_cancelled;
 };
 

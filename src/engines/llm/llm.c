@@ -26,9 +26,9 @@ cairn_status crn_llm_decide(cairn_llm *llm, const char *what, const char *chosen
   va_start(args, why);
   cairn_status status = crn_str_vprintf(&text, why, args);
   va_end(args);
-  if (status == CAIRN_OK) status = crn_arena_strndup(&llm->arena, text.data, text.size, &d.why);
-  if (status == CAIRN_OK) status = crn_arena_strndup(&llm->arena, chosen, strlen(chosen), &d.chosen);
-  if (status == CAIRN_OK) status = crn_vec_push(&llm->context->allocator, &llm->decisions, d);
+  if (status == CAIRN_OK) status = crn_arena_strndup(&llm->model->arena, text.data, text.size, &d.why);
+  if (status == CAIRN_OK) status = crn_arena_strndup(&llm->model->arena, chosen, strlen(chosen), &d.chosen);
+  if (status == CAIRN_OK) status = crn_vec_push(&llm->context->allocator, &llm->model->decisions, d);
   if (status == CAIRN_OK) crn_log(llm->context, CAIRN_LOG_INFO, "%s: %s (%s)", what, d.chosen, d.why);
   crn_str_deinitialize(&text);
   return status;
@@ -63,7 +63,7 @@ static int64_t positive_from_environment(const char *name) {
 
 static void choose_pieces(cairn_llm *llm, const cairn_llm_options *o) {
   if (o->prefill_chunk) {
-    llm->chunk = llm->threshold = o->prefill_chunk;
+    llm->model->chunk = llm->model->threshold = o->prefill_chunk;
     return;
   }
   const char *own = getenv("CAIRN_CHUNK_THRESHOLD");
@@ -71,8 +71,8 @@ static void choose_pieces(cairn_llm *llm, const cairn_llm_options *o) {
   if (own && *own && !n)
     CRN_WARN(llm->context, "CAIRN_CHUNK_THRESHOLD is '%s', a number from 1 to %d expected; it is not used", own, INT32_MAX);
   if (!n) n = positive_from_environment("COREAI_CHUNK_THRESHOLD");
-  llm->threshold = n ? n : DEFAULT_THRESHOLD;
-  llm->chunk = llm->threshold < DEFAULT_CHUNK ? llm->threshold : DEFAULT_CHUNK;
+  llm->model->threshold = n ? n : DEFAULT_THRESHOLD;
+  llm->model->chunk = llm->model->threshold < DEFAULT_CHUNK ? llm->model->threshold : DEFAULT_CHUNK;
 }
 
 // --- opening --------------------------------------------------------------------------------------------------------
@@ -80,40 +80,40 @@ static void choose_pieces(cairn_llm *llm, const cairn_llm_options *o) {
 static cairn_status choose_engine(cairn_llm *llm, crn_llm_engine asked, crn_llm_engine *out_engine) {
   enum { MAX_NAMES = 1024 };
   const char *names[MAX_NAMES];
-  int n = cairn_model_function_count(llm->source.model);
+  int n = cairn_model_function_count(llm->model->source.model);
   if (n > MAX_NAMES) n = MAX_NAMES;
-  for (int i = 0; i < n; i++) names[i] = cairn_model_function_info(llm->source.model, i)->name;
+  for (int i = 0; i < n; i++) names[i] = cairn_model_function_info(llm->model->source.model, i)->name;
   CRN_TRY(crn_llm_engine_select(asked, crn_llm_structure_of(names, n), out_engine));
   bool is_static = *out_engine == CRN_LLM_ENGINE_STATIC_SHAPE;
-  llm->driver = is_static ? &crn_llm_static_driver : &crn_llm_sequential_driver;
+  llm->model->driver = is_static ? &crn_llm_static_driver : &crn_llm_sequential_driver;
   return CAIRN_OK;
 }
 
 static cairn_status decide_engine(cairn_llm *llm) {
-  const char *why = llm->fixed                ? "the model has functions of fixed shapes (extend_*)"
-                    : llm->contract.embeds    ? "the decoder takes embeddings"
-                    : llm->contract.one_token ? "the model takes one token a run"
-                                              : "the model takes any number of tokens";
-  return crn_llm_decide(llm, "engine", llm->driver->engine, "%s", why);
+  const char *why = llm->fixed                       ? "the model has functions of fixed shapes (extend_*)"
+                    : llm->model->contract.embeds    ? "the decoder takes embeddings"
+                    : llm->model->contract.one_token ? "the model takes one token a run"
+                                                     : "the model takes any number of tokens";
+  return crn_llm_decide(llm, "engine", llm->model->driver->engine, "%s", why);
 }
 
 // The function the metadata names, else "main", else the only one there is.
 static cairn_status open_function(cairn_llm *llm) {
   const char *name = crn_llm_main_function(llm);
   if (!name) {
-    int n = cairn_model_function_count(llm->source.model);
+    int n = cairn_model_function_count(llm->model->source.model);
     name = "main";
-    const char *only = n == 1 ? cairn_model_function_info(llm->source.model, 0)->name : name;
+    const char *only = n == 1 ? cairn_model_function_info(llm->model->source.model, 0)->name : name;
     if (strcmp(only, name) != 0) {
       name = only;
       CRN_TRY(crn_llm_decide(llm, "function", name, "it is the only one"));
     }
   }
-  return cairn_model_function(llm->source.model, name, &llm->function);
+  return cairn_model_function(llm->model->source.model, name, &llm->model->function);
 }
 
 static cairn_status check_vocabulary(const cairn_llm *llm, const cairn_llm_options *o) {
-  int64_t told = llm->source.vocab_size, real = llm->contract.vocab_size;
+  int64_t told = llm->model->source.vocab_size, real = llm->model->contract.vocab_size;
   if (!told || told == real) return CAIRN_OK;
   if (o->allow_vocab_mismatch) {
     CRN_WARN(llm->context, "vocab_size is %lld in the metadata, but the logits have %lld values", (long long)told, (long long)real);
@@ -124,32 +124,32 @@ static cairn_status check_vocabulary(const cairn_llm *llm, const cairn_llm_optio
 }
 
 static cairn_status choose_context(cairn_llm *llm, const cairn_llm_options *o) {
-  int64_t told = llm->source.context_length, rows = llm->contract.has_dynamic_kv ? 0 : llm->contract.fixed_rows;
+  int64_t told = llm->model->source.context_length, rows = llm->model->contract.has_dynamic_kv ? 0 : llm->model->contract.fixed_rows;
   if (o->max_context) {
     int64_t most = told ? told : rows;
     if (most && o->max_context > most) {
       return CRN_FAIL(INVALID_ARGUMENT, "max_context %lld is more than the %lld tokens the model takes", (long long)o->max_context,
                       (long long)most);
     }
-    llm->model_context = o->max_context;
+    llm->model->model_context = o->max_context;
     return CAIRN_OK;
   }
   if (told) {
-    llm->model_context = told;
+    llm->model->model_context = told;
     return CAIRN_OK;
   }
   if (rows) {
-    llm->model_context = rows;
+    llm->model->model_context = rows;
     return decide_number(llm, "max_context", rows, "the cache of the model has so many rows");
   }
-  llm->model_context = ASSUMED_CONTEXT;
+  llm->model->model_context = ASSUMED_CONTEXT;
   return decide_number(llm, "max_context", ASSUMED_CONTEXT, "assumed: neither metadata nor cache tell; give max_context for more");
 }
 
 // Caches whose descriptors ask for blocks of channels are kept in plain order (see create_array of states.c).
 static cairn_status decide_layout(cairn_llm *llm) {
-  for (int i = 0; i < llm->contract.n_states; i++) {
-    const cairn_descriptor *d = llm->contract.states[i].descriptor;
+  for (int i = 0; i < llm->model->contract.n_states; i++) {
+    const cairn_descriptor *d = llm->model->contract.states[i].descriptor;
     for (int k = 0; k < d->rank; k++) {
       if (d->interleave[k] < 2) continue;
       return crn_llm_decide(llm, "kv_layout", "plain", "'%s' asks for blocks of %lld, but kernels compute in plain order", d->name,
@@ -160,54 +160,54 @@ static cairn_status decide_layout(cairn_llm *llm) {
 }
 
 static cairn_status open_states(cairn_llm *llm, const cairn_llm_options *o) {
-  crn_llm_states_options states = {.capacity = o->kv_capacity, .max_context = llm->model_context};
+  crn_llm_states_options states = {.capacity = o->kv_capacity, .max_context = llm->model->model_context};
   CRN_TRY(crn_llm_kv_parse(o->kv, &states.strategy));
-  CRN_TRY(crn_llm_states_initialize(&llm->states, llm->context, &llm->contract, &states));
+  CRN_TRY(crn_llm_states_initialize(&llm->states, llm->context, &llm->model->contract, &states));
   llm->max_context = llm->states.limit;
   CRN_TRY(decide_layout(llm));
   const char *chosen = crn_llm_kv_text(llm->states.strategy);
   if (states.strategy == CRN_LLM_KV_AUTO) {
-    if (llm->contract.stateless) chosen = "none";
+    if (llm->model->contract.stateless) chosen = "none";
     CRN_TRY(crn_llm_decide(llm, "kv", chosen,
-                           llm->contract.stateless        ? "the model keeps nothing: every step takes the whole sequence"
-                           : llm->contract.has_dynamic_kv ? "the cache has a dynamic dim"
-                                                          : "the cache has a fixed size"));
+                           llm->model->contract.stateless        ? "the model keeps nothing: every step takes the whole sequence"
+                           : llm->model->contract.has_dynamic_kv ? "the cache has a dynamic dim"
+                                                                 : "the cache has a fixed size"));
   }
-  if (llm->max_context < llm->model_context) {
+  if (llm->max_context < llm->model->model_context) {
     CRN_TRY(decide_number(llm, "max_context", llm->max_context, "the cache has no more rows"));
   }
   if (o->kv_capacity > llm->states.capacity) {
     CRN_TRY(decide_number(llm, "kv_capacity", llm->states.capacity, "the model takes no more tokens"));
   }
-  for (int i = 0; llm->contract.n_states > 2 && !llm->contract.host_cache && i < llm->contract.n_states; i++) {
-    const crn_llm_state *s = &llm->contract.states[i];
+  for (int i = 0; llm->model->contract.n_states > 2 && !llm->model->contract.host_cache && i < llm->model->contract.n_states; i++) {
+    const crn_llm_state *s = &llm->model->contract.states[i];
     CRN_TRY(crn_llm_decide(llm, "state", cairn_state_kind_text(s->kind), "kind of '%s'", s->descriptor->name));
   }
   return CAIRN_OK;
 }
 
 static cairn_status open_text(cairn_llm *llm, const char *tokenizer) {
-  crn_llm_text_initialize(&llm->text, llm->context);
-  const crn_llm_source *s = &llm->source;
-  int64_t vocab = llm->contract.vocab_size;
+  crn_llm_text_initialize(&llm->model->text, llm->context);
+  const crn_llm_source *s = &llm->model->source;
+  int64_t vocab = llm->model->contract.vocab_size;
   if (tokenizer) {
-    CRN_TRY(crn_llm_text_load_chosen(&llm->text, tokenizer, vocab));
+    CRN_TRY(crn_llm_text_load_chosen(&llm->model->text, tokenizer, vocab));
   } else if (s->bundle) {
-    CRN_TRY(crn_llm_text_load_bundle(&llm->text, s->bundle, s->language.tokenizer, s->language.embedded_tokenizer, vocab));
+    CRN_TRY(crn_llm_text_load_bundle(&llm->model->text, s->bundle, s->language.tokenizer, s->language.embedded_tokenizer, vocab));
   } else if (strcmp(s->kind, "aimodel") == 0) {
-    CRN_TRY(crn_str_puts(&llm->text.no_tokenizer, "a bare asset carries none"));
+    CRN_TRY(crn_str_puts(&llm->model->text.no_tokenizer, "a bare asset carries none"));
   } else {
-    CRN_TRY(crn_llm_text_take(&llm->text, &s->parts));
+    CRN_TRY(crn_llm_text_take(&llm->model->text, &s->parts));
   }
-  if (!llm->text.tokenizer) {
-    CRN_WARN(llm->context, "no tokenizer: %s", llm->text.no_tokenizer.data);
-    return crn_llm_decide(llm, "tokenizer", "none", "%s", llm->text.no_tokenizer.data);
+  if (!llm->model->text.tokenizer) {
+    CRN_WARN(llm->context, "no tokenizer: %s", llm->model->text.no_tokenizer.data);
+    return crn_llm_decide(llm, "tokenizer", "none", "%s", llm->model->text.no_tokenizer.data);
   }
-  if (!llm->text.templates) {
-    CRN_WARN(llm->context, "no chat template: %s", llm->text.no_template.data);
-    CRN_TRY(crn_llm_decide(llm, "template", "none", "%s", llm->text.no_template.data));
+  if (!llm->model->text.templates) {
+    CRN_WARN(llm->context, "no chat template: %s", llm->model->text.no_template.data);
+    CRN_TRY(crn_llm_decide(llm, "template", "none", "%s", llm->model->text.no_template.data));
   }
-  if (!llm->text.stop_ids.size) {
+  if (!llm->model->text.stop_ids.size) {
     CRN_WARN(llm->context, "no token is known that ends a generation: it goes on to max_tokens or the end of the context");
     CRN_TRY(crn_llm_decide(llm, "stop_ids", "none", "neither tokenizer, template nor generation_config.json tell"));
   }
@@ -215,21 +215,22 @@ static cairn_status open_text(cairn_llm *llm, const char *tokenizer) {
 }
 
 static cairn_status decide_precision(cairn_llm *llm) {
-  cairn_precision precision = cairn_function_get_precision(llm->function);
+  cairn_precision precision = cairn_function_get_precision(llm->model->function);
   return crn_llm_decide(llm, "precision", cairn_precision_text(precision),
                         precision == CAIRN_PRECISION_INT8 ? "most weights are quantised" : "few weights are quantised, or none");
 }
 
 static cairn_status open_contract(cairn_llm *llm, const cairn_llm_options *o) {
-  if (llm->driver == &crn_llm_static_driver) return crn_static_shape_open(llm, o->max_context);
+  if (llm->model->driver == &crn_llm_static_driver) return crn_static_shape_open(llm, o->max_context);
   CRN_TRY(open_function(llm));
-  return crn_llm_contract_read(cairn_function_describe(llm->function), llm->source.bundle, &llm->contract);
+  return crn_llm_contract_read(cairn_function_describe(llm->model->function), llm->model->source.bundle, &llm->model->contract);
 }
 
 static cairn_status start_driver(cairn_llm *llm) {
-  if (llm->driver == &crn_llm_static_driver) return crn_static_shape_start(llm);
-  if (llm->prefill) CRN_TRY(crn_llm_runner_initialize(&llm->prefill_runner, llm->context, llm->prefill, &llm->prefill_contract));
-  return crn_llm_runner_initialize(&llm->runner, llm->context, llm->function, &llm->contract);
+  if (llm->model->driver == &crn_llm_static_driver) return crn_static_shape_start(llm);
+  if (llm->model->prefill)
+    CRN_TRY(crn_llm_runner_initialize(&llm->prefill_runner, llm->context, llm->model->prefill, &llm->model->prefill_contract));
+  return crn_llm_runner_initialize(&llm->runner, llm->context, llm->model->function, &llm->model->contract);
 }
 
 static cairn_status open_all(cairn_llm *llm, const cairn_llm_options *o, crn_llm_opener open, void *user) {
@@ -242,7 +243,7 @@ static cairn_status open_all(cairn_llm *llm, const cairn_llm_options *o, crn_llm
   choose_pieces(llm, o);
   cairn_model_options model = o->model ? *o->model : (cairn_model_options){0};
   if (model.precision == CAIRN_PRECISION_DEFAULT) model.precision = CAIRN_PRECISION_AUTO;
-  CRN_TRY(open(user, llm->context, &model, &llm->arena, &llm->source));
+  CRN_TRY(open(user, llm->context, &model, &llm->model->arena, &llm->model->source));
   CRN_TRY(choose_engine(llm, asked, &engine));
   CRN_TRY(open_contract(llm, o));
   CRN_TRY(crn_llm_companions_open(llm, o));
@@ -255,25 +256,61 @@ static cairn_status open_all(cairn_llm *llm, const cairn_llm_options *o, crn_llm
   return open_text(llm, o->tokenizer);
 }
 
+static cairn_status create_model(cairn_context *context, crn_llm_model **out) {
+  crn_llm_model *m;
+  CRN_TRY(crn_alloc_zero(&context->allocator, sizeof *m, &m));
+  atomic_init(&m->references, 1);
+  cairn_context_retain(context);
+  m->context = context;
+  crn_arena_initialize(&m->arena, &context->allocator);
+  *out = m;
+  return CAIRN_OK;
+}
+
+void crn_llm_model_release(crn_llm_model *m) {
+  if (!m || atomic_fetch_sub(&m->references, 1) > 1) return;
+  cairn_context *context = m->context;
+  crn_llm_text_deinitialize(&m->text);
+  crn_llm_companions_close(m);
+  if (m->function) cairn_function_release(m->function);
+  crn_llm_source_release(&m->source);
+  crn_vec_free(&context->allocator, &m->decisions);
+  crn_arena_deinitialize(&m->arena);
+  crn_free(&context->allocator, m, sizeof *m);
+  cairn_context_release(context);
+}
+
+static cairn_status create(cairn_context *context, cairn_llm **out) {
+  cairn_llm *llm;
+  crn_llm_model *model;
+  CRN_TRY(create_model(context, &model));
+  cairn_status status = crn_alloc_zero(&context->allocator, sizeof *llm, &llm);
+  if (status != CAIRN_OK) {
+    crn_llm_model_release(model);
+    return status;
+  }
+  llm->context = context;
+  llm->model = model;
+  crn_history_initialize(&llm->history, &context->allocator);
+  atomic_init(&llm->is_busy, false);
+  atomic_init(&llm->is_cancelled, false);
+  *out = llm;
+  return CAIRN_OK;
+}
+
 cairn_status crn_llm_open_with(cairn_context *context, const cairn_llm_options *options, crn_llm_opener open, void *user,
                                cairn_llm **out_llm) {
   static const cairn_llm_options kDefaults = {0};
   cairn_llm *llm;
   double start = seconds_now();
   *out_llm = NULL;
-  CRN_TRY(crn_alloc_zero(&context->allocator, sizeof *llm, &llm));
-  cairn_context_retain(context);
-  llm->context = context;
-  crn_arena_initialize(&llm->arena, &context->allocator);
-  crn_history_initialize(&llm->history, &context->allocator);
-  atomic_init(&llm->is_busy, false);
-  atomic_init(&llm->is_cancelled, false);
+  CRN_TRY(create(context, &llm));
   cairn_status status = open_all(llm, options ? options : &kDefaults, open, user);
   if (status != CAIRN_OK) {
     cairn_llm_close(llm);
     return status;
   }
-  llm->load_seconds = seconds_now() - start;
+  llm->model->load_seconds = seconds_now() - start;
   *out_llm = llm;
   return CAIRN_OK;
 }
@@ -289,56 +326,51 @@ cairn_status cairn_llm_open(cairn_context *context, const char *path, const cair
 
 void cairn_llm_close(cairn_llm *llm) {
   if (!llm) return;
-  cairn_context *context = llm->context;
-  crn_llm_text_deinitialize(&llm->text);
+  crn_llm_model *model = llm->model;
   crn_llm_runner_deinitialize(&llm->runner);
   crn_llm_runner_deinitialize(&llm->prefill_runner);
-  crn_llm_companions_close(llm);
   crn_static_shape_close(llm);
   crn_llm_states_deinitialize(&llm->states);
   crn_history_deinitialize(&llm->history);
-  if (llm->function) cairn_function_release(llm->function);
-  crn_llm_source_release(&llm->source);
-  crn_vec_free(&context->allocator, &llm->decisions);
-  crn_arena_deinitialize(&llm->arena);
-  crn_free(&context->allocator, llm, sizeof *llm);
-  cairn_context_release(context);
+  crn_free(&model->context->allocator, llm, sizeof *llm);
+  crn_llm_model_release(model);
 }
 
 // --- description ----------------------------------------------------------------------------------------------------
 
 void cairn_llm_describe(const cairn_llm *llm, cairn_llm_info *out_info) {
-  *out_info = (cairn_llm_info){.name = llm->source.name,
-                               .source = llm->source.kind,
-                               .engine = llm->driver->engine,
-                               .precision = cairn_precision_text(cairn_function_get_precision(llm->function)),
-                               .kv_strategy = llm->contract.stateless ? "none" : crn_llm_kv_text(llm->states.strategy),
-                               .kv_capacity = llm->states.capacity,
-                               .kv_limit = llm->states.limit,
-                               .kv_bytes = llm->states.bytes,
-                               .kv_dtype = llm->contract.stateless ? CAIRN_DTYPE_NONE : llm->contract.states[0].descriptor->dtype,
-                               .logits_dtype = llm->contract.logits->dtype,
-                               .vocab_size = llm->contract.vocab_size,
-                               .max_context = llm->max_context,
-                               .prefill_chunk = llm->contract.one_token ? 1 : llm->chunk,
-                               .prefill_threshold = llm->contract.one_token ? 1 : llm->threshold,
-                               .hybrid = llm->contract.hybrid,
-                               .load_seconds = llm->load_seconds,
-                               .n_decisions = (int)llm->decisions.size,
-                               .decisions = llm->decisions.items};
+  *out_info =
+      (cairn_llm_info){.name = llm->model->source.name,
+                       .source = llm->model->source.kind,
+                       .engine = llm->model->driver->engine,
+                       .precision = cairn_precision_text(cairn_function_get_precision(llm->model->function)),
+                       .kv_strategy = llm->model->contract.stateless ? "none" : crn_llm_kv_text(llm->states.strategy),
+                       .kv_capacity = llm->states.capacity,
+                       .kv_limit = llm->states.limit,
+                       .kv_bytes = llm->states.bytes,
+                       .kv_dtype = llm->model->contract.stateless ? CAIRN_DTYPE_NONE : llm->model->contract.states[0].descriptor->dtype,
+                       .logits_dtype = llm->model->contract.logits->dtype,
+                       .vocab_size = llm->model->contract.vocab_size,
+                       .max_context = llm->max_context,
+                       .prefill_chunk = llm->model->contract.one_token ? 1 : llm->model->chunk,
+                       .prefill_threshold = llm->model->contract.one_token ? 1 : llm->model->threshold,
+                       .hybrid = llm->model->contract.hybrid,
+                       .load_seconds = llm->model->load_seconds,
+                       .n_decisions = (int)llm->model->decisions.size,
+                       .decisions = llm->model->decisions.items};
 }
 
-cairn_tokenizer *cairn_llm_tokenizer(const cairn_llm *llm) { return llm->text.tokenizer; }
-cairn_status cairn_llm_has_text(const cairn_llm *llm) { return crn_llm_text_need_tokenizer(&llm->text); }
+cairn_tokenizer *cairn_llm_tokenizer(const cairn_llm *llm) { return llm->model->text.tokenizer; }
+cairn_status cairn_llm_has_text(const cairn_llm *llm) { return crn_llm_text_need_tokenizer(&llm->model->text); }
 
 cairn_status cairn_llm_has_template(const cairn_llm *llm) {
-  CRN_TRY(crn_llm_text_need_tokenizer(&llm->text));
-  return crn_llm_text_need_template(&llm->text);
+  CRN_TRY(crn_llm_text_need_tokenizer(&llm->model->text));
+  return crn_llm_text_need_template(&llm->model->text);
 }
 
 const int32_t *cairn_llm_stop_ids(const cairn_llm *llm, size_t *out_n) {
-  *out_n = llm->text.stop_ids.size;
-  return llm->text.stop_ids.items;
+  *out_n = llm->model->text.stop_ids.size;
+  return llm->model->text.stop_ids.items;
 }
 
 const int32_t *cairn_llm_history(const cairn_llm *llm, int64_t *out_n) {

@@ -12,10 +12,10 @@
 // How a place is written where a template knows no images: the image token, between the marks of its kind where the vocabulary has them.
 static cairn_status append_place(const cairn_llm *llm, crn_str *out) {
   static const char *const kMarks[][2] = {{"<|vision_start|>", "<|vision_end|>"}, {"<start_of_image>", "<end_of_image>"}};
-  const cairn_tokenizer *t = llm->text.tokenizer;
-  const char *token = cairn_tokenizer_token(t, crn_vision_token(llm->vision));
+  const cairn_tokenizer *t = llm->model->text.tokenizer;
+  const char *token = cairn_tokenizer_token(t, crn_vision_token(llm->model->vision));
   if (!token)
-    return CRN_FAIL(UNSUPPORTED, "the tokenizer has no token %d, which vision.image_token_id names", crn_vision_token(llm->vision));
+    return CRN_FAIL(UNSUPPORTED, "the tokenizer has no token %d, which vision.image_token_id names", crn_vision_token(llm->model->vision));
   for (size_t i = 0; i < sizeof kMarks / sizeof *kMarks; i++) {
     if (cairn_tokenizer_id(t, kMarks[i][0]) < 0 || cairn_tokenizer_id(t, kMarks[i][1]) < 0) continue;
     return crn_str_printf(out, "%s%s%s", kMarks[i][0], token, kMarks[i][1]);
@@ -53,7 +53,7 @@ static size_t count_texts(const crn_str *text, const char *part) {
 
 cairn_status crn_llm_check_places(const cairn_llm *llm, const char *conversation, size_t bytes, const crn_str *rendered,
                                   bool *out_complete) {
-  const char *token = cairn_tokenizer_token(llm->text.tokenizer, crn_vision_token(llm->vision));
+  const char *token = cairn_tokenizer_token(llm->model->text.tokenizer, crn_vision_token(llm->model->vision));
   json_t *root;
   CRN_TRY(crn_json_parse(conversation, bytes, "the conversation", &root));
   size_t n = count_parts(messages_of(root));
@@ -107,7 +107,7 @@ cairn_status crn_llm_message_of(const cairn_llm *llm, const cairn_generate_optio
 }
 
 cairn_status crn_llm_raw_text_of(const cairn_llm *llm, const cairn_generate_options *o, crn_str *out) {
-  for (int i = 0; llm->vision && i < o->n_images; i++) CRN_TRY(append_place(llm, out));
+  for (int i = 0; llm->model->vision && i < o->n_images; i++) CRN_TRY(append_place(llm, out));
   return crn_str_append(out, o->text, o->text_bytes);
 }
 
@@ -117,9 +117,9 @@ cairn_status crn_llm_place_images(cairn_llm *llm, const cairn_generate_options *
   if (o->n_images < 0) return CRN_FAIL(INVALID_ARGUMENT, "%d images", o->n_images);
   if (o->n_images == 0) {
     bool has_place = false;
-    for (size_t i = 0; llm->vision && i < ids->size; i++) has_place |= ids->items[i] == crn_vision_token(llm->vision);
+    for (size_t i = 0; llm->model->vision && i < ids->size; i++) has_place |= ids->items[i] == crn_vision_token(llm->model->vision);
     if (has_place) CRN_WARN(llm->context, "the prompt has image tokens, but no image was given: they mean nothing");
     return CAIRN_OK;
   }
-  return crn_vision_place(llm->vision, o->images, o->n_images, &ids->items, &ids->size, &ids->capacity);
+  return crn_vision_place(llm->model->vision, o->images, o->n_images, &ids->items, &ids->size, &ids->capacity);
 }

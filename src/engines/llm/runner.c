@@ -89,7 +89,7 @@ static cairn_status positions_of(crn_llm_runner *r, int64_t length, cairn_ndarra
 static cairn_status create_arrays(const cairn_llm *llm, const crn_llm_runner *r, int64_t n, int64_t rows, crn_llm_arrays *a) {
   const crn_llm_contract *c = r->contract;
   const int64_t shape3[] = {1, rows, c->vocab_size}, *shape = c->logits->rank == 3 ? shape3 : shape3 + 1;
-  const cairn_descriptor *ids = c->ids ? c->ids : llm->embedder.ids;
+  const cairn_descriptor *ids = c->ids ? c->ids : llm->model->embedder.ids;
   CRN_TRY(cairn_ndarray_create(r->context, ids->dtype, (const int64_t[]){1, n}, 2, &a->ids));
   if (c->embeds) CRN_TRY(cairn_ndarray_create(r->context, c->embeds->dtype, (const int64_t[]){1, n, c->embeds->shape[2]}, 3, &a->embeds));
   for (int i = 0; i < c->n_extras; i++) {
@@ -139,14 +139,14 @@ static cairn_status fill(const cairn_llm *llm, const crn_llm_runner *r, crn_llm_
   const cairn_dtype dtype = cairn_ndarray_dtype(a->ids);
   for (int64_t i = 0; i < a->n; i++) {
     int32_t token = i < before ? llm->history.tokens[i] : tokens[i - before];
-    store_index(dtype, data, i, token >= 0 ? token : crn_vision_token(llm->vision));
+    store_index(dtype, data, i, token >= 0 ? token : crn_vision_token(llm->model->vision));
   }
-  for (int i = 0; i < c->n_extras; i++) gather_rows(llm->tables[i].table, tokens, n, a->extras[i]);
+  for (int i = 0; i < c->n_extras; i++) gather_rows(llm->model->tables[i].table, tokens, n, a->extras[i]);
   if (!c->embeds) return CAIRN_OK;
-  const cairn_named_array input = {llm->embedder.ids->name, a->ids}, output = {llm->embedder.embeds->name, a->embeds};
+  const cairn_named_array input = {llm->model->embedder.ids->name, a->ids}, output = {llm->model->embedder.embeds->name, a->embeds};
   const cairn_run_args args = {.inputs = &input, .n_inputs = 1, .outputs = &output, .n_outputs = 1};
-  CRN_TRY(cairn_function_run(llm->embedder.function, &args, NULL));
-  return llm->vision ? crn_vision_fill(llm->vision, tokens, n, a->embeds) : CAIRN_OK;
+  CRN_TRY(cairn_function_run(llm->model->embedder.function, &args, NULL));
+  return llm->model->vision ? crn_vision_fill(llm->model->vision, tokens, n, a->embeds) : CAIRN_OK;
 }
 
 // --- one call -------------------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ static void release_host_cache(host_cache *h) {
 }
 
 static cairn_status view_host_cache(const cairn_llm *llm, host_cache *h) {
-  const crn_llm_contract *c = &llm->contract;
+  const crn_llm_contract *c = &llm->model->contract;
   for (int i = 0; c->host_cache && i < c->n_states; i++) {
     h->inputs[i].name = c->states[i].descriptor->name;
     CRN_TRY(slice_rows(llm->states.arrays[i].array, c->states[i].axis, 0, llm->history.n, &h->inputs[i].array));
@@ -182,7 +182,7 @@ static cairn_status view_host_cache(const cairn_llm *llm, host_cache *h) {
 
 static cairn_status take_host_cache(const cairn_llm *llm, const crn_llm_contract *c, cairn_outputs *outputs, int64_t n) {
   for (int i = 0; c->host_cache && i < c->n_states; i++) {
-    const crn_llm_state *s = &llm->contract.states[i];
+    const crn_llm_state *s = &llm->model->contract.states[i];
     cairn_ndarray *given, *fresh = NULL, *target = NULL;
     CRN_TRY(cairn_outputs_take(outputs, s->output->name, &given));
     int64_t rows = cairn_ndarray_shape(given)[s->axis];
@@ -263,11 +263,11 @@ cairn_status crn_llm_runner_run(cairn_llm *llm, crn_llm_runner *r, const int32_t
 // The runner for the tokens of `feed` from `at` on, and how many of them it takes. A function for prompts takes whole pieces only: what
 // is left over goes token by token, so no padding is ever fed.
 static crn_llm_runner *choose_runner(const cairn_llm *llm, const crn_llm_feed *feed, int64_t at, int64_t *out_n) {
-  const int64_t left = feed->n - at, query = llm->prefill_contract.query;
-  int64_t most = llm->contract.one_token ? 1 : feed->n > llm->threshold ? llm->chunk : feed->n;
+  const int64_t left = feed->n - at, query = llm->model->prefill_contract.query;
+  int64_t most = llm->model->contract.one_token ? 1 : feed->n > llm->model->threshold ? llm->model->chunk : feed->n;
   bool wants_all = feed->all_rows && feed->on_logits;
-  bool is_prefill = llm->prefill && left > 1 && left >= query && !(wants_all && llm->prefill_contract.last_row_only);
-  if (is_prefill) most = query ? query : feed->n > llm->threshold ? llm->chunk : left;
+  bool is_prefill = llm->model->prefill && left > 1 && left >= query && !(wants_all && llm->model->prefill_contract.last_row_only);
+  if (is_prefill) most = query ? query : feed->n > llm->model->threshold ? llm->model->chunk : left;
   *out_n = most < left ? most : left;
   return (crn_llm_runner *)(is_prefill ? &llm->prefill_runner : &llm->runner);
 }
@@ -279,7 +279,7 @@ static int64_t piece(const cairn_llm *llm, const crn_llm_feed *feed, int64_t at)
 }
 
 static cairn_status reserve(cairn_llm *llm, int64_t rows) {
-  if (llm->prefill) CRN_TRY(crn_llm_runner_reserve(&llm->prefill_runner, rows));
+  if (llm->model->prefill) CRN_TRY(crn_llm_runner_reserve(&llm->prefill_runner, rows));
   return crn_llm_runner_reserve(&llm->runner, rows);
 }
 
@@ -288,7 +288,7 @@ static cairn_status run(cairn_llm *llm, const crn_llm_feed *feed, int64_t at, in
   int64_t most;
   crn_llm_runner *r = choose_runner(llm, feed, at, &most);
   CRN_TRY(crn_llm_runner_run(llm, r, feed->tokens + at, n, feed->all_rows && feed->on_logits, &logits, out_started));
-  const int64_t vocab = llm->contract.vocab_size, rows = cairn_ndarray_count(logits) / vocab, used = rows < n ? rows : n;
+  const int64_t vocab = llm->model->contract.vocab_size, rows = cairn_ndarray_count(logits) / vocab, used = rows < n ? rows : n;
   const size_t row_bytes = (size_t)vocab * cairn_dtype_bytes(cairn_ndarray_dtype(logits));
   *out_rows =
       (crn_llm_rows){cairn_ndarray_dtype(logits), (const char *)cairn_ndarray_data(logits) + (size_t)(rows - used) * row_bytes, used};
@@ -297,7 +297,7 @@ static cairn_status run(cairn_llm *llm, const crn_llm_feed *feed, int64_t at, in
 
 static void trim(cairn_llm *llm) {
   crn_llm_runner_trim(&llm->runner);
-  if (llm->prefill) crn_llm_runner_trim(&llm->prefill_runner);
+  if (llm->model->prefill) crn_llm_runner_trim(&llm->prefill_runner);
 }
 
 const crn_llm_driver crn_llm_sequential_driver = {.engine = "sequential", .piece = piece, .reserve = reserve, .run = run, .trim = trim};

@@ -19,14 +19,14 @@ static const char *names_of(cairn_llm *llm, const cairn_descriptor *d, int n) {
   crn_str_initialize(&text, &llm->context->allocator);
   cairn_status status = CAIRN_OK;
   for (int i = 0; i < n && status == CAIRN_OK; i++) status = crn_str_printf(&text, "%s%s", i ? ", " : "", d[i].name);
-  if (status == CAIRN_OK && text.size && crn_arena_strndup(&llm->arena, text.data, text.size, &copy) != CAIRN_OK) copy = "";
+  if (status == CAIRN_OK && text.size && crn_arena_strndup(&llm->model->arena, text.data, text.size, &copy) != CAIRN_OK) copy = "";
   crn_str_deinitialize(&text);
   return copy;
 }
 
 static const cairn_function_info *info_of(const cairn_llm *llm, const char *name) {
-  for (int i = 0; i < cairn_model_function_count(llm->source.model); i++) {
-    const cairn_function_info *info = cairn_model_function_info(llm->source.model, i);
+  for (int i = 0; i < cairn_model_function_count(llm->model->source.model); i++) {
+    const cairn_function_info *info = cairn_model_function_info(llm->model->source.model, i);
     if (strcmp(info->name, name) == 0) return info;
   }
   return NULL;
@@ -83,7 +83,7 @@ static cairn_status read_cache(const cairn_function_info *f, const cairn_descrip
 // --- the contract ---------------------------------------------------------------------------------------------------
 
 static cairn_status read_logits(cairn_llm *llm, const cairn_function_info *f) {
-  crn_llm_contract *c = &llm->contract;
+  crn_llm_contract *c = &llm->model->contract;
   c->logits = find(f->outputs, f->n_outputs, "out_logits");
   if (!c->logits) c->logits = find(f->outputs, f->n_outputs, "logits");
   if (!c->logits) {
@@ -119,7 +119,7 @@ static cairn_status check_inputs(const cairn_function_info *f) {
 }
 
 static cairn_status read_contract(cairn_llm *llm, const cairn_function_info *f, int64_t rows) {
-  crn_llm_contract *c = &llm->contract;
+  crn_llm_contract *c = &llm->model->contract;
   const cairn_descriptor *caches[2];
   CRN_TRY(check_inputs(f));
   CRN_TRY(read_logits(llm, f));
@@ -152,28 +152,28 @@ cairn_status crn_static_shape_open(cairn_llm *llm, int64_t max_context) {
   crn_static_shape *s;
   CRN_TRY(crn_alloc_zero(a, sizeof *s, &s));
   llm->fixed = s;
-  int n = cairn_model_function_count(llm->source.model);
+  int n = cairn_model_function_count(llm->model->source.model);
   const cairn_function_info **functions;
-  CRN_TRY(crn_arena_array(&llm->arena, (size_t)n, sizeof *functions, &functions));
-  for (int i = 0; i < n; i++) functions[i] = cairn_model_function_info(llm->source.model, i);
-  int64_t told = llm->source.context_length, open_context = max_context ? max_context : told ? told : 4096;
+  CRN_TRY(crn_arena_array(&llm->model->arena, (size_t)n, sizeof *functions, &functions));
+  for (int i = 0; i < n; i++) functions[i] = cairn_model_function_info(llm->model->source.model, i);
+  int64_t told = llm->model->source.context_length, open_context = max_context ? max_context : told ? told : 4096;
   CRN_TRY(crn_ladder_read(a, functions, n, open_context, &s->ladder));
   const crn_ladder_rung largest = *choose_largest(&s->ladder, max_context);
   crn_ladder_limit(&s->ladder, largest.context);
-  CRN_TRY(crn_arena_array(&llm->arena, s->ladder.rungs.size, sizeof *s->graphs, &s->graphs));
+  CRN_TRY(crn_arena_array(&llm->model->arena, s->ladder.rungs.size, sizeof *s->graphs, &s->graphs));
   memset(s->graphs, 0, s->ladder.rungs.size * sizeof *s->graphs);
   for (size_t i = 0; i < s->ladder.rungs.size; i++) s->graphs[i].rung = &s->ladder.rungs.items[i];
   CRN_TRY(read_contract(llm, info_of(llm, largest.function), largest.context));
-  return cairn_model_function(llm->source.model, largest.function, &llm->function);
+  return cairn_model_function(llm->model->source.model, largest.function, &llm->model->function);
 }
 
 cairn_status crn_static_shape_start(cairn_llm *llm) {
   cairn_function *load;
   cairn_outputs *outputs = NULL;
-  CRN_TRY(crn_alloc_array(&llm->context->allocator, (size_t)llm->contract.vocab_size, sizeof *llm->runner.row, &llm->runner.row));
+  CRN_TRY(crn_alloc_array(&llm->context->allocator, (size_t)llm->model->contract.vocab_size, sizeof *llm->runner.row, &llm->runner.row));
   llm->runner.context = llm->context;
-  llm->runner.contract = &llm->contract;
-  CRN_TRY(cairn_model_function(llm->source.model, "load_embeddings", &load));
+  llm->runner.contract = &llm->model->contract;
+  CRN_TRY(cairn_model_function(llm->model->source.model, "load_embeddings", &load));
   const cairn_function_info *info = cairn_function_describe(load);
   cairn_status status = CAIRN_OK;
   if (!find(info->outputs, info->n_outputs, "embedding_table") || info->n_inputs || info->n_states)
@@ -228,7 +228,7 @@ static cairn_status prepare_gather(cairn_llm *llm, crn_static_graph *g) {
   const cairn_function_info *f, *target = cairn_function_describe(g->function);
   const int64_t query = g->rung->query;
   CRN_TRY(find_gather(llm, query, &f));
-  CRN_TRY(cairn_model_function(llm->source.model, f->name, &g->gather));
+  CRN_TRY(cairn_model_function(llm->model->source.model, f->name, &g->gather));
   CRN_TRY(create(llm, f, find(f->inputs, f->n_inputs, "in_new_token_ids"), (const int64_t[]){1, query}, 2, &g->ids));
   const cairn_descriptor *x = find(target->inputs, target->n_inputs, "transformer_input");
   int64_t shape[CAIRN_MAX_RANK];
@@ -244,7 +244,7 @@ static cairn_status view_cache(cairn_llm *llm, crn_static_graph *g, const cairn_
   CRN_TRY(find_caches(llm, f, caches, &is_plain));
   if (is_plain != llm->fixed->is_plain_cache)
     return CRN_FAIL(UNSUPPORTED, "function '%s' keeps its cache in another way than '%s'", f->name,
-                    cairn_function_describe(llm->function)->name);
+                    cairn_function_describe(llm->model->function)->name);
   for (int i = 0; i < 2; i++) {
     cairn_ndarray *whole = llm->states.arrays[i].array;
     int64_t start[CAIRN_MAX_RANK] = {0}, end[CAIRN_MAX_RANK];
@@ -269,14 +269,14 @@ static cairn_status prepare_arrays(cairn_llm *llm, crn_static_graph *g) {
     return CRN_FAIL(UNSUPPORTED, "the mask of function '%s' is %s: expected a float type", f->name, cairn_dtype_name(mask->dtype));
   if (mask) CRN_TRY(create(llm, f, mask, (const int64_t[]){1, rows, 1, query}, 4, &g->mask));
   if (!g->rung->is_prompt) {
-    const cairn_descriptor *d = find(f->outputs, f->n_outputs, llm->contract.logits->name);
+    const cairn_descriptor *d = find(f->outputs, f->n_outputs, llm->model->contract.logits->name);
     int64_t shape[CAIRN_MAX_RANK] = {0};
     if (!d)
       return CRN_FAIL(UNSUPPORTED, "Function '%s' missing required output '%s'. Available outputs: [%s]", f->name,
-                      llm->contract.logits->name, names_of(llm, f->outputs, f->n_outputs));
+                      llm->model->contract.logits->name, names_of(llm, f->outputs, f->n_outputs));
     for (int i = 0; i < d->rank; i++) shape[i] = 1;
     if (d->rank >= 2) {
-      shape[d->rank - 1] = llm->contract.vocab_size;
+      shape[d->rank - 1] = llm->model->contract.vocab_size;
       shape[d->rank - 2] = query;
     }
     CRN_TRY(create(llm, f, d, shape, d->rank, &g->logits));
@@ -287,7 +287,7 @@ static cairn_status prepare_arrays(cairn_llm *llm, crn_static_graph *g) {
 cairn_status crn_static_graph_prepare(cairn_llm *llm, crn_static_graph *g) {
   if (g->is_ready) return CAIRN_OK;
   crn_static_graph_release(g);  // of a preparation that failed
-  cairn_status status = cairn_model_function(llm->source.model, g->rung->function, &g->function);
+  cairn_status status = cairn_model_function(llm->model->source.model, g->rung->function, &g->function);
   if (status == CAIRN_OK) status = prepare_gather(llm, g);
   if (status == CAIRN_OK) status = prepare_arrays(llm, g);
   if (status != CAIRN_OK) {

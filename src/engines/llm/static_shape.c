@@ -110,7 +110,7 @@ static cairn_status call(const cairn_llm *llm, const crn_static_graph *g) {
   }
   const bool is_plain = llm->fixed->is_plain_cache;
   const cairn_named_array states[] = {{"key_cache", g->cache[0]}, {"value_cache", g->cache[1]}};
-  const cairn_named_array logits[] = {{llm->contract.logits->name, g->logits}};
+  const cairn_named_array logits[] = {{llm->model->contract.logits->name, g->logits}};
   const int n_outputs = g->logits ? 1 : 0;
   const cairn_run_args args = {
       .inputs = inputs, .n_inputs = n, .states = states, .n_states = is_plain ? 0 : 2, .outputs = logits, .n_outputs = n_outputs};
@@ -152,7 +152,7 @@ static cairn_status run(cairn_llm *llm, const crn_llm_feed *feed, int64_t at, in
     return crn_note(status, "running %lld tokens after %lld with '%s'", (long long)n, (long long)llm->history.n, g->rung->function);
   *out_rows = (crn_llm_rows){0};
   if (!g->logits) return CAIRN_OK;
-  const size_t row_bytes = (size_t)llm->contract.vocab_size * cairn_dtype_bytes(llm->contract.logits->dtype);
+  const size_t row_bytes = (size_t)llm->model->contract.vocab_size * cairn_dtype_bytes(llm->model->contract.logits->dtype);
   const int64_t first = llm->history.n - crn_ladder_block(g->rung, llm->history.n);
   *out_rows = (crn_llm_rows){cairn_ndarray_dtype(g->logits), (const char *)cairn_ndarray_data(g->logits) + (size_t)first * row_bytes, n};
   return CAIRN_OK;

@@ -25,8 +25,8 @@ typedef struct crn_static_shape {
 
 extern const crn_llm_driver crn_llm_static_driver;
 
-/// Reads the ladder of the model, its contract (into llm->contract) and the function that stands for the model
-/// (llm->function). Errors: UNSUPPORTED naming what is missing.
+/// Reads the ladder of the model, its contract (into llm->model->contract) and the function that stands for the model
+/// (llm->model->function). Errors: UNSUPPORTED naming what is missing.
 cairn_status crn_static_shape_open(cairn_llm *llm, int64_t max_context);
 /// Runs load_embeddings; behind the states, whose memory the functions see.
 cairn_status crn_static_shape_start(cairn_llm *llm);

@@ -1,0 +1,70 @@
+/// Choosing tokens and feeding them, one after the other.
+#include <math.h>
+
+#include "engines/llm/generator.h"
+
+// Asked before every run, so that a long prompt can be cancelled, too.
+bool crn_generator_should_stop(void *user) {
+  const crn_generator *g = user;
+  return atomic_load(&g->llm->is_cancelled) || (g->options->should_cancel && g->options->should_cancel(g->options->user));
+}
+
+cairn_status crn_generator_choose(crn_generator *g, float *row, int32_t *out_token) {
+  *out_token = crn_sampler_pick(&g->sampler, row);
+  if (row[*out_token] > -INFINITY) return crn_sampler_accept(&g->sampler, *out_token);
+  return CRN_FAIL(INTERNAL, "the logits after token %lld hold no number to choose by: all are NaN or -inf",
+                  (long long)g->llm->history.n - 1);
+}
+
+cairn_status crn_generator_force(crn_generator *g, int32_t token) { return crn_sampler_accept(&g->sampler, token); }
+
+cairn_status crn_generator_feed(crn_generator *g, int32_t token) {
+  const crn_llm_feed feed = {.tokens = &token, .n = 1, .on_logits = g->options->on_logits, .user = g->options->user};
+  CRN_TRY(crn_llm_run_tokens(g->llm, &feed, NULL));
+  g->result->decode_tokens++;
+  return CAIRN_OK;
+}
+
+int64_t crn_generator_most(const crn_generator *g, cairn_stop_reason *out_reason) {
+  const int64_t most = g->options->max_tokens, room = g->llm->max_context - (int64_t)g->result->prompt.size;
+  const bool is_asked = most >= 0 && most <= room;
+  *out_reason = is_asked ? CAIRN_STOP_MAX_TOKENS : CAIRN_STOP_CONTEXT_FULL;
+  return is_asked ? most : room;
+}
+
+static cairn_status decode_forced(crn_generator *g) {
+  for (size_t i = 0; i < g->options->n_forced && !g->is_over; i++) {
+    const int32_t token = g->options->forced[i];
+    if (g->llm->history.n >= g->llm->max_context) {
+      crn_generator_end(g, CAIRN_STOP_CONTEXT_FULL);
+    } else if (crn_generator_should_stop(g)) {
+      crn_generator_end(g, CAIRN_STOP_CANCELLED);
+    } else {
+      CRN_TRY(crn_generator_force(g, token));
+      CRN_TRY(crn_generator_give(g, token));
+      CRN_TRY(crn_generator_feed(g, token));
+    }
+  }
+  return CAIRN_OK;
+}
+
+static cairn_status decode_free(crn_generator *g) {
+  cairn_stop_reason full;
+  const int64_t most = crn_generator_most(g, &full);
+  for (int64_t n = 0; !g->is_over; n++) {
+    int32_t token;
+    if (n >= most) {
+      crn_generator_end(g, full);
+    } else if (crn_generator_should_stop(g)) {
+      crn_generator_end(g, CAIRN_STOP_CANCELLED);
+    } else {
+      // The last token is only fed when another one follows it.
+      if (n > 0) CRN_TRY(crn_generator_feed(g, g->result->tokens.items[n - 1]));
+      CRN_TRY(crn_generator_choose(g, g->llm->runner.row, &token));
+      CRN_TRY(crn_generator_give(g, token));
+    }
+  }
+  return CAIRN_OK;
+}
+
+cairn_status crn_generator_decode(crn_generator *g) { return g->is_forced ? decode_forced(g) : decode_free(g); }
