@@ -1,6 +1,10 @@
 # Installation: libraries, headers, program and aliases, pkg-config file, CMake package.
 install(TARGETS cairn_static EXPORT cairnTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS cairn_shared EXPORT cairnTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(CAIRN_XGRAMMAR_FOUND)
+  # Its code is part of the libraries.
+  install(FILES ${CAIRN_XGRAMMAR_DIR}/LICENSE ${CAIRN_XGRAMMAR_DIR}/NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/cairn/xgrammar)
+endif()
 install(DIRECTORY include/cairn DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(TARGET cairn)
   install(TARGETS cairn RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

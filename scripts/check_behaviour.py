@@ -8,10 +8,23 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
+# What programs of a folder are called in the document: FOLDER_NAME for the test NAME_test.c.
+FOLDERS = {
+    "lm": "tests/lm",
+    "llm": "src/engines/llm",
+    "vision": "src/engines/vision",
+    "execute": "src/execute",
+    "specialize": "src/specialize",
+    "tensor": "src/tensor",
+    "ref": "src/backend/cpu/ref",
+    "grammar": "src/text/grammar",
+    "dialogue": "src/text/dialogue",
+}
+
+
 def source_of(program):
     layer, _, name = program.partition("_")
-    folder = {"lm": "tests/lm", "llm": "src/engines/llm", "vision": "src/engines/vision", "execute": "src/execute"}.get(layer)
-    return os.path.join(ROOT, folder, name + "_test.c") if folder else None
+    return os.path.join(ROOT, FOLDERS[layer], name + "_test.c") if layer in FOLDERS else None
 
 
 def main():

@@ -5,6 +5,7 @@ Seeds come from tests/data, and from the full corpora when they lie beside the c
 a fuzzer gets nowhere with them.
 """
 import glob
+import json
 import os
 import re
 import shutil
@@ -38,6 +39,19 @@ def dialogue_seeds(folder):
     return count
 
 
+def grammar_seeds(folder):
+    """The cases and schemas of the unit test behind a byte for the kind."""
+    kinds = {"json": 0, "schema": 1, "regex": 2, "ebnf": 3}
+    base = os.path.join(ROOT, "tests/data/grammar")
+    cases = json.load(open(os.path.join(base, "cases.json"), encoding="utf-8"))
+    texts = [(kinds[c["kind"]], c["text"]) for c in cases["cases"] + cases["refused"]]
+    texts += [(kinds["schema"], json.dumps(s)) for s in json.load(open(os.path.join(base, "schemas.json"), encoding="utf-8")).values()]
+    for i, (kind, text) in enumerate(texts):
+        with open(os.path.join(folder, f"seed{i:04d}"), "wb") as f:
+            f.write(bytes([kind]) + text.encode("utf-8"))
+    return len(texts)
+
+
 # What a target expects in front of the file: here a text and its length.
 PREFIXES = {"sentencepiece": b"\x12\x00 Hello  w\xc3\xb6rld <s>"}
 
@@ -52,7 +66,8 @@ def put_in_front(path, prefix):
 
 def main():
     target, folder = sys.argv[1:]
-    count = dialogue_seeds(folder) if target == "dialogue" else 0
+    makers = {"dialogue": dialogue_seeds, "grammar": grammar_seeds}
+    count = makers[target](folder) if target in makers else 0
     for pattern in PATTERNS.get(target, []):
         for path in sorted(glob.glob(os.path.join(ROOT, pattern), recursive=True)):
             if os.path.isfile(path) and os.path.getsize(path) <= 1 << 17:

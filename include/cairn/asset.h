@@ -32,6 +32,9 @@ CAIRN_API const char *cairn_asset_metadata_json(const cairn_asset *asset);
 CAIRN_API const char *cairn_asset_hash(const cairn_asset *asset);
 /// Date stamp YYYYMMDD of the newest construct used, 0 when absent.
 CAIRN_API int64_t cairn_asset_version_stamp(const cairn_asset *asset);
+/// Whether the asset was compiled ahead of time (`cairn compile`), and how: processor family and precision as texts, each borrowed.
+/// For a portable asset both are "". Either may be NULL.
+CAIRN_API bool cairn_asset_is_compiled(const cairn_asset *asset, const char **out_architecture, const char **out_precision);
 /// Problems that did not stop the opening (a hash mismatch, …), one text each.
 CAIRN_API int cairn_asset_warning_count(const cairn_asset *asset);
 CAIRN_API const char *cairn_asset_warning(const cairn_asset *asset, int i);

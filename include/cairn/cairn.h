@@ -6,12 +6,15 @@
 #define CAIRN_CAIRN_H
 
 #include "cairn/asset.h"
+#include "cairn/batch.h"
 #include "cairn/bundle.h"
 #include "cairn/context.h"
 #include "cairn/dialogue.h"
+#include "cairn/grammar.h"
 #include "cairn/llm.h"
 #include "cairn/model.h"
 #include "cairn/ndarray.h"
+#include "cairn/session.h"
 #include "cairn/specialize.h"
 #include "cairn/status.h"
 #include "cairn/stream.h"

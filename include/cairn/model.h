@@ -75,6 +75,9 @@ CAIRN_API const cairn_function_info *cairn_function_describe(const cairn_functio
 /// The plan as text, a line a step: kernels, precision, bytes, and which states are updated in place. Writes up to `capacity` bytes (no
 /// NUL) and stores the full size.
 CAIRN_API cairn_status cairn_function_print_plan(const cairn_function *function, char *out_text, size_t capacity, size_t *out_bytes);
+/// The operation that would copy a state out of its pages on every run if it were given a segmented array (cairn/ndarray.h), or NULL: all
+/// of them work on pages. Owner: borrowed from the function. Thread: safe. Errors: NOT_FOUND, OUT_OF_MEMORY.
+CAIRN_API cairn_status cairn_function_find_page_copier(const cairn_function *function, const char *state, const char **out_operation);
 /// The precision the function really runs with: exact, bf16 or int8.
 CAIRN_API cairn_precision cairn_function_get_precision(const cairn_function *function);
 /// Changes the bound that cairn_model_options.max_in_flight set; 0 = none. Runs that go on are not stopped. Thread: safe.
@@ -101,6 +104,9 @@ typedef struct cairn_run_args {
   /// Only the last so many rows (entries of the last dimension but one) of the outputs in which that dimension is dynamic; 0 = all.
   /// Where possible the other rows are not computed.
   int64_t last_rows;
+  /// Rows of products with packed weights get the bits they have in a run of one row, in every precision. Without it BF16 and INT8 may
+  /// take faster kernels for many rows, which round in another way. For few rows, whose results are going to be compared with single ones.
+  bool rows_as_one;
   /// Wait for what is in use (a state of another run, memory that queued work reads or writes, the function's bound of runs in
   /// flight) instead of giving BUSY. The run takes its turn behind the work that was there before. Inside of a callback or a queued call it
   /// still gives BUSY: what it would wait for may be waiting for the caller.
@@ -117,6 +123,17 @@ typedef struct cairn_outputs cairn_outputs;
 /// queued work that should have written memory the run reads; UNSUPPORTED; OUT_OF_MEMORY. A run that fails after
 /// it started may have changed states; the message says so.
 CAIRN_API cairn_status cairn_function_run(cairn_function *function, const cairn_run_args *args, cairn_outputs **out_outputs);
+
+/// Runs the function `n` times at once, each time with arguments, states and outputs of its own. Weights are read once for all runs, so
+/// that eight runs of a few tokens cost little more than one; and every run gives the bits it gives alone, in every precision.
+/// The runs may have different shapes. `out_outputs` (n entries, each owned) may be NULL when every output has a view; `out_statuses` (n
+/// entries) may be NULL. A run that fails does not disturb the others: its status tells, the call gives the first failure there was, and
+/// the outputs of the others are there. With a `trace` in the options of the model the runs go one after the other.
+/// Errors: as cairn_function_run; INVALID_ARGUMENT also for runs that share a state or an output with another; BUSY for all when anything
+/// any of them uses is in use (nothing is run then, or it waits when the first one's `wait` is set). A batch counts as one run for the
+/// bound of runs in flight, and takes a workspace for each. When nothing changes from call to call, it allocates nothing.
+CAIRN_API cairn_status cairn_function_run_batch(cairn_function *function, const cairn_run_args *args, int n, cairn_outputs **out_outputs,
+                                                cairn_status *out_statuses);
 
 CAIRN_API int cairn_outputs_count(const cairn_outputs *outputs);
 CAIRN_API const char *cairn_outputs_name(const cairn_outputs *outputs, int i);
@@ -151,6 +168,7 @@ typedef struct cairn_function_stats {
   int64_t n_runs;
   int64_t state_bytes_written;    ///< by in-place updates and by whole writes
   int64_t state_bytes_copied;     ///< of that, copies of whole states because an in-place update could not be proven safe
+  int64_t state_bytes_gathered;   ///< copied out of segmented arrays for operations that take no pages
   int64_t workspace_allocations;  ///< blocks obtained from the allocator by runs; constant in the steady state
   int64_t folded_bytes;           ///< memory held by folded constants and expanded weights
 } cairn_function_stats;

@@ -95,6 +95,12 @@ CAIRN_API int32_t cairn_tokenizer_id(const cairn_tokenizer *tokenizer, const cha
 /// The token of an id as the vocabulary spells it (NULL when there is none), up to a U+0000 it may hold. Owner: borrowed.
 CAIRN_API const char *cairn_tokenizer_token(const cairn_tokenizer *tokenizer, int32_t id);
 
+/// The bytes a token adds to a text that it is not the beginning of. They need not be whole characters; a special token has the
+/// bytes of its spelling, an id without a token none. Writes up to `capacity` bytes and stores the full count. Thread: safe.
+/// Errors: OUT_OF_RANGE, UNSUPPORTED (naming the decoder that makes a token depend on those before it: WordPiece and the like).
+CAIRN_API cairn_status cairn_tokenizer_token_bytes(const cairn_tokenizer *tokenizer, int32_t id, char *out_bytes, size_t capacity,
+                                                   size_t *out_n);
+
 /// Whether the id is an added token marked special.
 CAIRN_API bool cairn_tokenizer_is_special(const cairn_tokenizer *tokenizer, int32_t id);
 

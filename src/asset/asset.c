@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "asset/compiled.h"
 #include "base/context.h"
 #include "base/log.h"
 
@@ -106,6 +107,13 @@ cairn_status crn_asset_warn(cairn_asset *asset, const char *fmt, ...) {
 const char *cairn_asset_path(const cairn_asset *asset) { return asset->path; }
 const char *cairn_asset_metadata_json(const cairn_asset *asset) { return asset->metadata; }
 const char *cairn_asset_hash(const cairn_asset *asset) { return asset->hash; }
+bool cairn_asset_is_compiled(const cairn_asset *asset, const char **out_architecture, const char **out_precision) {
+  // One of another family was refused when it was opened.
+  if (out_architecture) *out_architecture = asset->compiled ? crn_architecture() : "";
+  if (out_precision) *out_precision = asset->compiled ? asset->compiled->precision : "";
+  return asset->compiled != NULL;
+}
+
 int64_t cairn_asset_version_stamp(const cairn_asset *asset) { return asset->version_stamp; }
 int cairn_asset_warning_count(const cairn_asset *asset) { return (int)asset->warnings.size; }
 int cairn_asset_function_count(const cairn_asset *asset) { return (int)asset->functions.size; }

@@ -11,6 +11,14 @@ struct crn_scratch {
   cairn_status (*take)(crn_scratch *self, size_t bytes, void *out_pointer);  ///< 64-byte aligned, not cleared
 };
 
+/// Tables that a kernel would make again in every layer and every run, kept by what they are made from.
+typedef struct crn_keeper crn_keeper;
+struct crn_keeper {
+  /// Memory of `bytes` bytes under a key that says everything its content depends on. `*out_is_there` tells whether it was filled before;
+  /// if not the caller fills it before it does anything else. NULL when it is too large to be kept.
+  cairn_status (*keep)(crn_keeper *self, const void *key, size_t key_bytes, size_t bytes, void *out_pointer, bool *out_is_there);
+};
+
 typedef struct crn_kernel_args {
   crn_op_id id;
   int mode;                        ///< the enum attribute of ops that have one
@@ -19,12 +27,14 @@ typedef struct crn_kernel_args {
   const crn_region *region;        ///< of reduce and reduce_index, else NULL
   const void *fused;               ///< the parameters of a step that specialization made, else NULL
   bool is_rounded;                 ///< the precision allows arithmetic with less than f32
+  bool rows_as_one;                ///< each row gets the bits it has alone, whatever kernel would be faster for all
   int n_operands;
   const crn_tensor *operands;  ///< any strides; `packed` only where the kernel asks for it (see crn_kernel_takes_packed)
   int n_results;
   crn_tensor *results;  ///< shapes from inference, memory given and contiguous; not cleared
   crn_pool *pool;       ///< may be NULL
   crn_scratch *scratch;
+  crn_keeper *keeper;  ///< may be NULL
 } crn_kernel_args;
 
 /// Computes the results. Errors: INVALID_ARGUMENT (an index outside of its range, …), UNSUPPORTED (a dtype), OUT_OF_MEMORY.

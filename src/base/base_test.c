@@ -15,6 +15,7 @@
 #include "base/arena.h"
 #include "base/checked.h"
 #include "base/context.h"
+#include "base/failure.h"
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -44,6 +45,41 @@ static void test_status(void **state) {
   char small[4];
   assert_true(cairn_last_error_text(small, sizeof small) > 4);
   assert_string_equal(small, "aga");
+}
+
+// An allocator that leaves nothing readable behind.
+static void *plain_alloc(void *self, size_t bytes, size_t align) {
+  (void)self;
+  const cairn_allocator *a = crn_default_allocator();
+  return a->alloc(a->self, bytes, align);
+}
+
+static void spoiling_free(void *self, void *p, size_t bytes) {
+  (void)self;
+  const cairn_allocator *a = crn_default_allocator();
+  if (p) memset(p, 'X', bytes);
+  a->free(a->self, p, bytes);
+}
+
+// The record a failure leaves on a thread outlives it.
+static void test_failure(void **state) {
+  (void)state;
+  const cairn_allocator a = {NULL, plain_alloc, spoiling_free};
+  crn_note(CRN_FAIL(NOT_FOUND, "no %s", "such thing"), "looking for it");
+  const int line = cairn_last_error()->line;
+  crn_failure *f = crn_failure_capture(&a);
+  crn_error_clear();
+  assert_int_equal(crn_failure_restore(f, CAIRN_NOT_FOUND), CAIRN_NOT_FOUND);
+  crn_failure_release(f);
+  const cairn_error *e = cairn_last_error();
+  assert_int_equal(e->code, CAIRN_NOT_FOUND);
+  assert_int_equal(e->line, line);
+  assert_non_null(strstr(e->file, "base_test.c"));
+  assert_string_equal(e->message, "no such thing");
+  assert_int_equal(e->n_context, 1);
+  assert_string_equal(e->context[0], "looking for it");
+  assert_int_equal(crn_failure_restore(NULL, CAIRN_IO), CAIRN_IO);
+  assert_int_equal(cairn_last_error()->code, CAIRN_IO);
 }
 
 static void test_checked(void **state) {
@@ -311,11 +347,45 @@ static void test_environment(void **state) {
   check_setting("CAIRN_CPU_MASK", "avx2,sse9", "scalar");
 }
 
+// Every change of one byte, of the length and of the seed changes the sum.
+static void test_checksum(void **state) {
+  (void)state;
+  unsigned char data[200];
+  for (int i = 0; i < 200; i++) data[i] = (unsigned char)(i * 7);
+  for (size_t n = 0; n <= 200; n += n < 70 ? 1 : 13) {
+    const uint64_t sum = crn_checksum(data, n, 5);
+    assert_true(sum == crn_checksum(data, n, 5));
+    assert_true(sum != crn_checksum(data, n, 6));
+    if (n) assert_true(sum != crn_checksum(data, n - 1, 5));
+    for (size_t i = 0; i < n; i++) {
+      data[i] ^= 0x40;
+      assert_true(sum != crn_checksum(data, n, 5));
+      data[i] ^= 0x40;
+    }
+  }
+}
+
+static void test_hasher(void **state) {
+  (void)state;
+  unsigned char whole[CRN_SHA256_BYTES], pieces[CRN_SHA256_BYTES];
+  char hex[2 * CRN_SHA256_BYTES + 1];
+  crn_hasher h;
+  assert_int_equal(crn_sha256("abc", 3, whole), CAIRN_OK);
+  assert_int_equal(crn_hasher_begin(&h), CAIRN_OK);
+  assert_int_equal(crn_hasher_add(&h, "a", 1), CAIRN_OK);
+  assert_int_equal(crn_hasher_add(&h, "bc", 2), CAIRN_OK);
+  assert_int_equal(crn_hasher_end(&h, pieces), CAIRN_OK);
+  crn_hasher_discard(&h);
+  assert_memory_equal(whole, pieces, sizeof whole);
+  crn_sha256_hex(pieces, hex);
+  assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_status),  cmocka_unit_test(test_checked),     cmocka_unit_test(test_arena), cmocka_unit_test(test_map_and_vec),
+      cmocka_unit_test(test_status), cmocka_unit_test(test_failure),  cmocka_unit_test(test_checked),     cmocka_unit_test(test_arena), cmocka_unit_test(test_map_and_vec),
       cmocka_unit_test(test_text),    cmocka_unit_test(test_files),       cmocka_unit_test(test_json),  cmocka_unit_test(test_pool),
-      cmocka_unit_test(test_context), cmocka_unit_test(test_environment),
+      cmocka_unit_test(test_context), cmocka_unit_test(test_environment), cmocka_unit_test(test_checksum), cmocka_unit_test(test_hasher),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

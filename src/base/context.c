@@ -53,6 +53,7 @@ void cairn_context_options_initialize(cairn_context_options *options) {
 static void free_context(cairn_context *c) {
   crn_trace_drop(c);
   pthread_mutex_destroy(&c->work.lock);
+  pthread_mutex_destroy(&c->page_lock);
   pthread_cond_destroy(&c->work.changed);
   cairn_allocator a = c->allocator;
   crn_free(&a, c, sizeof *c);
@@ -75,6 +76,7 @@ cairn_status cairn_context_create(const cairn_context_options *options, cairn_co
   CRN_TRY(crn_alloc_zero(a, sizeof *c, &c));
   atomic_init(&c->references, 1);
   pthread_mutex_init(&c->work.lock, NULL);
+  pthread_mutex_init(&c->page_lock, NULL);
   pthread_cond_init(&c->work.changed, NULL);
   c->allocator = *a;
   c->log_level = options->log_level;

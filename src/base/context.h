@@ -12,6 +12,7 @@
 typedef struct cairn_stream cairn_stream;
 struct crn_work;
 struct crn_tracer;
+struct crn_page_store;
 
 /// The unfinished work of a context, in the order it came. Kept by execute/work.c; runs and streams of a context are ordered
 /// through it.
@@ -33,6 +34,8 @@ struct cairn_context {
   cairn_log_fn log;
   void *log_user;
   crn_work_list work;
+  pthread_mutex_t page_lock;           ///< guards the list of page stores
+  struct crn_page_store *page_stores;  ///< of the segmented arrays there are (tensor/page_store.c)
   atomic_bool is_tracing;
   _Atomic(struct crn_tracer *) tracer;
 };

@@ -63,6 +63,7 @@ static uint64_t detect(uint64_t mask) {
     bits |= CRN_CPU_AVX512;
     if (__builtin_cpu_supports("avx512vnni")) bits |= CRN_CPU_AVX512VNNI;
     if (__builtin_cpu_supports("avx512bf16")) bits |= CRN_CPU_AVX512BF16;
+    if (__builtin_cpu_supports("avx512vbmi")) bits |= CRN_CPU_AVX512VBMI;
     if (mask & (CRN_CPU_AMXBF16 | CRN_CPU_AMXINT8)) bits |= amx_bits();
   }
 #elif defined(__aarch64__)
@@ -118,7 +119,7 @@ cairn_status crn_cpu_check_mask(void) {
   if (!unknown) return CAIRN_OK;
   return CRN_FAIL(
       INVALID_ARGUMENT,
-      "CAIRN_CPU_MASK names '%.*s'; scalar, avx2, avx512, avx512vnni, avx512bf16, neon, dotprod, i8mm, amxbf16, amxint8, avxvnni "
+      "CAIRN_CPU_MASK names '%.*s'; scalar, avx2, avx512, avx512vnni, avx512bf16, neon, dotprod, i8mm, amxbf16, amxint8, avxvnni, avx512vbmi "
       "are known",
       (int)n, unknown);
 }

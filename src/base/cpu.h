@@ -16,7 +16,8 @@
   X(I8MM, 6, "i8mm")                             \
   X(AMXBF16, 7, "amxbf16") /* with AMX-TILE */   \
   X(AMXINT8, 8, "amxint8")                       \
-  X(AVXVNNI, 9, "avxvnni")
+  X(AVXVNNI, 9, "avxvnni")                       \
+  X(AVX512VBMI, 10, "avx512vbmi")
 
 enum {
 #define CRN_CPU_ENUM(name, bit, text) CRN_CPU_##name = 1 << bit,

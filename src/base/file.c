@@ -178,13 +178,17 @@ static void finish(crn_file_writer *w, bool keep) {
   w->fd = -1;
 }
 
-cairn_status crn_file_commit(crn_file_writer *w) {
+static cairn_status commit(crn_file_writer *w, bool sync) {
   cairn_status status = CAIRN_OK;
-  if (!w->is_direct && fsync(w->fd) && errno != EINVAL && errno != ENOTSUP) status = io_failure("flush", w->path.data);
+  if (sync && !w->is_direct && fsync(w->fd) && errno != EINVAL && errno != ENOTSUP) status = io_failure("flush", w->path.data);
   if (status == CAIRN_OK && !w->is_direct && rename(w->temporary.data, w->path.data)) status = io_failure("rename to", w->path.data);
   finish(w, status == CAIRN_OK);
   return status;
 }
+
+cairn_status crn_file_commit(crn_file_writer *w) { return commit(w, true); }
+
+cairn_status crn_file_commit_unsynced(crn_file_writer *w) { return commit(w, false); }
 
 void crn_file_discard(crn_file_writer *w) { finish(w, false); }
 

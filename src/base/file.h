@@ -42,6 +42,9 @@ typedef struct crn_file_writer {
 cairn_status crn_file_create(const char *path, crn_file_writer *out_writer);
 cairn_status crn_file_write(crn_file_writer *w, const void *data, size_t bytes);
 cairn_status crn_file_commit(crn_file_writer *w);
+/// As crn_file_commit without waiting for the disk: for what is checked when it is read and can be made again. A crash of the machine may
+/// leave a file of the right name and wrong content; a crash of the process does not.
+cairn_status crn_file_commit_unsynced(crn_file_writer *w);
 void crn_file_discard(crn_file_writer *w);
 
 /// Writes a whole file through a crn_file_writer.

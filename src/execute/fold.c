@@ -6,8 +6,14 @@
 #include "execute/run.h"
 #include "specialize/edit.h"
 
+// Whether passes may want to pack what the step expands.
+static bool is_compressed(const crn_plan *p, const crn_step *s) {
+  if (s->id == CRN_OP_blockwise_shift_scale) return crn_dtype_is_integer(p->slot_types[s->in[0]]->dtype);
+  return s->id == CRN_OP_unpack_blocks || (s->id == CRN_OP_lut_to_dense && s->is_kept);
+}
+
 static bool can_fold(const crn_plan *p, const crn_step *s, bool keep_compressed) {
-  if (s->fused || (keep_compressed && s->id == CRN_OP_blockwise_shift_scale)) return false;
+  if (s->fused || (keep_compressed && is_compressed(p, s))) return false;
   if (s->kind != CRN_STEP_KERNEL && s->kind != CRN_STEP_UPDATE) return false;
   if (!(crn_op_info_of(s->id)->traits & CRN_PURE)) return false;
   for (uint32_t i = 0; i < s->n_in; i++) {
@@ -51,6 +57,7 @@ static void drop_unused(crn_plan *p, crn_workspace *w, bool *used) {
 static void free_idle_buffers(crn_plan *p, crn_workspace *w) {
   crn_buffer **link = &w->owned;
   memset((void *)w->free_lists, 0, sizeof w->free_lists);
+  memset((void *)w->scratch_lists, 0, sizeof w->scratch_lists);
   p->folded_bytes = 0;
   while (*link) {
     crn_buffer *b = *link;

@@ -5,6 +5,8 @@
 #include "base/str.h"
 #include "base/trace.h"
 #include "execute/internal.h"
+#include "execute/replay.h"
+#include "tensor/pages.h"
 
 // --- matching of names ------------------------------------------------------------------------------------------------------
 
@@ -73,10 +75,11 @@ static cairn_status check_fit(const cairn_function *f, const char *kind, const c
 // --- overlapping memory -------------------------------------------------------------------------------------------------------
 
 // Plainly overlapping memory is refused; views that interleave inside of one block without sharing elements pass.
-static bool overlap(const cairn_ndarray *a, const cairn_ndarray *b) {
+bool crn_arrays_overlap(const cairn_ndarray *a, const cairn_ndarray *b) {
   if (!a || !b) return false;  // still to come
   size_t na = (size_t)crn_tensor_count(&a->view), nb = (size_t)crn_tensor_count(&b->view);
   if (!na || !nb) return false;
+  if (a->view.pages || b->view.pages) return a->view.pages == b->view.pages;
   if (a->view.data == b->view.data) return true;
   if (!cairn_ndarray_is_contiguous(a) || !cairn_ndarray_is_contiguous(b)) return false;
   const char *pa = a->view.data, *pb = b->view.data;
@@ -87,7 +90,7 @@ static cairn_status check_disjoint(const char *kind_a, const cairn_named_array *
                                    int n_b, bool same_list) {
   for (int i = 0; i < n_a; i++) {
     for (int k = same_list ? i + 1 : 0; k < n_b; k++) {
-      if (overlap(a[i].array, b[k].array))
+      if (crn_arrays_overlap(a[i].array, b[k].array))
         return CRN_FAIL(INVALID_ARGUMENT, "%s '%s' and %s '%s' share memory", kind_a, a[i].name, kind_b, b[k].name);
     }
   }
@@ -134,11 +137,11 @@ cairn_status crn_function_check_args(const cairn_function *f, const cairn_run_ar
 // --- binding ------------------------------------------------------------------------------------------------------------------
 
 static cairn_status bind_input(crn_workspace *w, uint32_t slot, const cairn_ndarray *a) {
-  if (!a->is_interleaved) {
+  if (!a->is_interleaved && !a->view.pages) {
     w->slots[slot] = (crn_slot){a->view, NULL};
     return CAIRN_OK;
   }
-  // Kernels see plain strides only: an interleaved input is put into plain order, once.
+  // Kernels see plain strides only: an interleaved or segmented input is put into plain order, once.
   crn_tensor plain = crn_tensor_make(a->view.dtype, a->view.dims, a->view.rank, NULL);
   crn_buffer *buffer;
   CRN_TRY(crn_workspace_take(w, (size_t)crn_tensor_count(&plain) * cairn_dtype_bytes(plain.dtype), &buffer));
@@ -151,6 +154,7 @@ static cairn_status bind_input(crn_workspace *w, uint32_t slot, const cairn_ndar
 static cairn_status bind(cairn_function *f, crn_workspace *w, const cairn_run_args *r) {
   const cairn_function_info *info = f->info;
   w->last_rows = r->last_rows;
+  w->rows_as_one = r->rows_as_one;
   for (int i = 0; i < info->n_inputs; i++) {
     CRN_TRY(bind_input(w, f->plan->input_slots[i], find_given(r->inputs, r->n_inputs, info->inputs[i].name)));
   }
@@ -159,8 +163,9 @@ static cairn_status bind(cairn_function *f, crn_workspace *w, const cairn_run_ar
     s->array = find_given(r->states, r->n_states, info->states[i].name);
     s->buffer = (crn_buffer){.is_state = true};
     CRN_TRY(crn_ndarray_acquire(s->array, w, info->states[i].name, &s->is_locked));
+    if (s->array->view.pages) s->read_before = atomic_load(&s->array->view.pages->bytes_read);
   }
-  return CAIRN_OK;
+  return crn_replay_begin(w);
 }
 
 static void unbind(crn_workspace *w, bool is_finished) {
@@ -171,6 +176,7 @@ static void unbind(crn_workspace *w, bool is_finished) {
   }
   for (uint32_t i = 0; i < w->plan->n_states; i++) {
     crn_bound_state *s = &w->states[i];
+    if (s->is_locked && s->array->view.pages) w->bytes_gathered += atomic_load(&s->array->view.pages->bytes_read) - s->read_before;
     if (s->is_locked) crn_ndarray_unlock(s->array, w);
     *s = (crn_bound_state){0};
   }
@@ -178,7 +184,7 @@ static void unbind(crn_workspace *w, bool is_finished) {
 
 // --- outputs ------------------------------------------------------------------------------------------------------------------
 
-static cairn_status outputs_create(cairn_function *f, cairn_outputs **out) {
+cairn_status crn_function_create_outputs(cairn_function *f, cairn_outputs **out) {
   const cairn_allocator *a = &f->model->context->allocator;
   cairn_outputs *o;
   CRN_TRY(crn_alloc_zero(a, sizeof *o, &o));
@@ -203,8 +209,7 @@ static cairn_status put_output(cairn_function *f, const crn_tensor *value, const
   if (view) {
     if (!crn_tensor_same_shape(&view->view, &t))
       return CRN_FAIL(INVALID_ARGUMENT, "the view of output '%s' does not have the shape of the result", d->name);
-    crn_ndarray_copy_in(view, &t);
-    return CAIRN_OK;
+    return crn_ndarray_copy_in(view, &t);
   }
   cairn_ndarray *array;
   CRN_TRY(crn_ndarray_create_uninitialized(f->model->context, t.dtype, t.dims, t.rank, &array));
@@ -218,7 +223,7 @@ static cairn_status put_output(cairn_function *f, const crn_tensor *value, const
   return CAIRN_OK;
 }
 
-static cairn_status collect(cairn_function *f, crn_workspace *w, const cairn_run_args *r, cairn_outputs *bag) {
+cairn_status crn_function_collect(cairn_function *f, crn_workspace *w, const cairn_run_args *r, cairn_outputs *bag) {
   for (int i = 0; i < f->info->n_outputs; i++) {
     const cairn_descriptor *d = &f->info->outputs[i];
     cairn_ndarray *view = find_given(r->outputs, r->n_outputs, d->name);
@@ -265,7 +270,7 @@ void cairn_outputs_destroy(cairn_outputs *o) {
 
 // --- the run ------------------------------------------------------------------------------------------------------------------
 
-static cairn_status take_workspace(cairn_function *f, crn_workspace **out) {
+cairn_status crn_function_take_workspace(cairn_function *f, crn_workspace **out) {
   pthread_mutex_lock(&f->lock);
   crn_workspace *w = f->idle;
   if (w) f->idle = w->next;
@@ -274,14 +279,15 @@ static cairn_status take_workspace(cairn_function *f, crn_workspace **out) {
   return w ? CAIRN_OK : crn_workspace_create(f->plan, out);
 }
 
-static void return_workspace(cairn_function *f, crn_workspace *w) {
+static void return_workspace(cairn_function *f, crn_workspace *w, int n_runs) {
   bool copied = w->bytes_copied > 0;
   pthread_mutex_lock(&f->lock);
-  f->stats.n_runs++;
+  f->stats.n_runs += n_runs;
   f->stats.state_bytes_written += w->bytes_written;
   f->stats.state_bytes_copied += w->bytes_copied;
+  f->stats.state_bytes_gathered += w->bytes_gathered;
   f->stats.workspace_allocations += w->n_allocations;
-  w->bytes_written = w->bytes_copied = w->n_allocations = 0;
+  w->bytes_written = w->bytes_copied = w->bytes_gathered = w->n_allocations = 0;
   w->next = f->idle;
   f->idle = w;
   bool warn = copied && !f->warned_copy;
@@ -299,23 +305,41 @@ static cairn_status run(cairn_function *f, crn_workspace *w, const cairn_run_arg
   CRN_TRACE_END(c, start, "setup", f->model->asset ? cairn_asset_path(f->model->asset) : NULL, "Setup for %s", f->info->name);
   start = crn_trace_begin(c);
   cairn_status status = crn_run_plan(w, &f->trace);
-  if (status == CAIRN_OK) status = collect(f, w, args, bag);
+  if (status == CAIRN_OK) status = crn_function_collect(f, w, args, bag);
   CRN_TRACE_END(c, start, "inference", status == CAIRN_OK ? NULL : cairn_status_name(status), "Run %s", f->info->name);
   if (status != CAIRN_OK && f->info->n_states) crn_note(status, "the states may have been changed");
   return status;
 }
 
+cairn_status crn_function_begin(cairn_function *f, const cairn_run_args *args, crn_workspace **out) {
+  crn_workspace *w;
+  CRN_TRY(crn_function_take_workspace(f, &w));
+  cairn_status status = bind(f, w, args);
+  if (status != CAIRN_OK) {
+    crn_function_end(f, w, false);
+    return status;
+  }
+  *out = w;
+  return CAIRN_OK;
+}
+
+void crn_function_end(cairn_function *f, crn_workspace *w, bool is_finished) {
+  unbind(w, is_finished);
+  return_workspace(f, w, 1);
+}
+
+void crn_function_return_workspace(cairn_function *f, crn_workspace *w) { return_workspace(f, w, 0); }
+
 cairn_status crn_function_run_checked(cairn_function *f, const cairn_run_args *args, cairn_outputs **out_outputs) {
   crn_workspace *w;
   cairn_outputs *bag = NULL;
   if (out_outputs) *out_outputs = NULL;
-  if (out_outputs) CRN_TRY(outputs_create(f, &bag));
+  if (out_outputs) CRN_TRY(crn_function_create_outputs(f, &bag));
   int64_t started = crn_widening_begin(&f->widening, f->info, args);
-  cairn_status status = take_workspace(f, &w);
+  cairn_status status = crn_function_take_workspace(f, &w);
   if (status == CAIRN_OK) {
     status = run(f, w, args, bag);
-    unbind(w, status == CAIRN_OK);
-    return_workspace(f, w);
+    crn_function_end(f, w, status == CAIRN_OK);
   }
   if (started) crn_widening_end(&f->widening, f->model->context, f->info->name, started);
   if (status != CAIRN_OK) {

@@ -13,6 +13,12 @@ static void add(crn_work *w, const cairn_named_array *list, int n, crn_access_ki
   for (int i = 0; i < n; i++) w->accesses[w->n_accesses++] = crn_access_of(list[i].array, list[i].name, kind);
 }
 
+static void add_all(crn_work *w, const cairn_run_args *args) {
+  add(w, args->inputs, args->n_inputs, CRN_ACCESS_READ);
+  add(w, args->states, args->n_states, CRN_ACCESS_UPDATE);
+  add(w, args->outputs, args->n_outputs, CRN_ACCESS_WRITE);
+}
+
 static cairn_status describe(cairn_context *c, const cairn_run_args *args, host_run *r) {
   size_t n = (size_t)args->n_inputs + (size_t)args->n_states + (size_t)args->n_outputs;
   r->work = (crn_work){.accesses = r->stack, .is_host = true};
@@ -21,9 +27,7 @@ static cairn_status describe(cairn_context *c, const cairn_run_args *args, host_
     CRN_TRY(crn_alloc_array(&c->allocator, n, sizeof *r->stack, &r->work.accesses));
     r->heap_bytes = n * sizeof *r->stack;
   }
-  add(&r->work, args->inputs, args->n_inputs, CRN_ACCESS_READ);
-  add(&r->work, args->states, args->n_states, CRN_ACCESS_UPDATE);
-  add(&r->work, args->outputs, args->n_outputs, CRN_ACCESS_WRITE);
+  add_all(&r->work, args);
   return CAIRN_OK;
 }
 
@@ -71,25 +75,50 @@ static void leave(cairn_function *f, host_run *r, cairn_status status, crn_work 
   crn_work_leave(list, &r->work, dead);
 }
 
-cairn_status crn_function_run_on_host(cairn_function *f, const cairn_run_args *args, cairn_outputs **out_outputs) {
+/// What is done between entering and leaving.
+typedef struct host_body {
+  cairn_function *function;
+  const cairn_run_args *args;
+  cairn_outputs **out_outputs;
+} host_body;
+
+static cairn_status run_one(void *user) {
+  const host_body *b = user;
+  return crn_function_run_checked(b->function, b->args, b->out_outputs);
+}
+
+// `args` says whether the run waits; what it uses is described already.
+static cairn_status run_between(cairn_function *f, const cairn_run_args *args, host_run *r, cairn_status (*run)(void *user), void *user) {
   cairn_context *c = f->model->context;
-  host_run r;
   crn_work *dead = NULL;
-  cairn_status status = describe(c, args, &r);
+  pthread_mutex_lock(&c->work.lock);
+  cairn_status status = enter(f, args, r, &dead);
+  pthread_mutex_unlock(&c->work.lock);
   if (status == CAIRN_OK) {
+    status = run(user);
     pthread_mutex_lock(&c->work.lock);
-    status = enter(f, args, &r, &dead);
+    leave(f, r, status, &dead);
     pthread_mutex_unlock(&c->work.lock);
-    if (status == CAIRN_OK) {
-      status = crn_function_run_checked(f, args, out_outputs);
-      pthread_mutex_lock(&c->work.lock);
-      leave(f, &r, status, &dead);
-      pthread_mutex_unlock(&c->work.lock);
-    } else {
-      crn_note(status, "function '%s'", f->info->name);
-    }
-    deinitialize(c, &r);
+  } else {
+    crn_note(status, "function '%s'", f->info->name);
   }
+  deinitialize(c, r);
   crn_jobs_free(dead);
   return status;
+}
+
+cairn_status crn_function_run_on_host(cairn_function *f, const cairn_run_args *args, cairn_outputs **out_outputs) {
+  host_run r;
+  host_body body = {f, args, out_outputs};
+  CRN_TRY(describe(f->model->context, args, &r));
+  return run_between(f, args, &r, run_one, &body);
+}
+
+cairn_status crn_function_run_together_on_host(cairn_function *f, const cairn_run_args *const *args, int n, crn_access *accesses,
+                                               cairn_status (*run)(void *user), void *user) {
+  host_run r;
+  r.work = (crn_work){.accesses = accesses, .is_host = true};
+  r.heap_bytes = 0;
+  for (int i = 0; i < n; i++) add_all(&r.work, args[i]);
+  return run_between(f, args[0], &r, run, user);
 }

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/hash.h"
 #include "cairn/model.h"
 #include "execute/run.h"
 #include "execute/widening.h"
@@ -14,6 +15,9 @@ struct cairn_model {
   atomic_int references;
   cairn_context *context;
   cairn_asset *asset;  ///< NULL for a program built in memory
+  /// Of the file of a program, "" = nothing that could be known again. `origin_path` is that file's.
+  char hash[2 * CRN_SHA256_BYTES + 1];
+  const char *origin_path;
   crn_program *program;
   cairn_model_options options;
   crn_arena arena;  ///< of the descriptors
@@ -23,6 +27,8 @@ struct cairn_model {
   const crn_graph **graphs;
   int n_functions;
 };
+
+struct crn_access;
 
 struct cairn_function {
   atomic_int references;
@@ -51,11 +57,27 @@ struct cairn_outputs {
 cairn_status crn_function_check_args(const cairn_function *f, const cairn_run_args *args, bool has_bag, bool may_be_pending);
 cairn_status crn_function_check_type(const cairn_function *f, const char *kind, const cairn_descriptor *d, cairn_dtype dtype, int rank,
                                      const int64_t *shape);
+/// Whether two arrays plainly share memory. NULL is allowed: an array that is still to come.
+bool crn_arrays_overlap(const cairn_ndarray *a, const cairn_ndarray *b);
+/// A run in parts. A workspace with inputs and states bound (which makes the states busy), …
+cairn_status crn_function_begin(cairn_function *f, const cairn_run_args *args, crn_workspace **out_workspace);
+/// … outputs from their slots into the views of `args` or into `bag`, …
+cairn_status crn_function_collect(cairn_function *f, crn_workspace *w, const cairn_run_args *args, cairn_outputs *bag);
+/// … and the workspace back to the function.
+void crn_function_end(cairn_function *f, crn_workspace *w, bool is_finished);
+/// A workspace for its memory alone.
+cairn_status crn_function_take_workspace(cairn_function *f, crn_workspace **out_workspace);
+void crn_function_return_workspace(cairn_function *f, crn_workspace *w);
+cairn_status crn_function_create_outputs(cairn_function *f, cairn_outputs **out_outputs);
 /// A run whose arguments were checked and whose order against other work was settled by the caller.
 cairn_status crn_function_run_checked(cairn_function *f, const cairn_run_args *args, cairn_outputs **out_outputs);
 
 /// host_run.c
 /// Enters a run of the caller among the work of the context, waiting or refusing as `args` says, runs it, and leaves.
 cairn_status crn_function_run_on_host(cairn_function *f, const cairn_run_args *args, cairn_outputs **out_outputs);
+/// The same for `n` runs that go on together and count as one: `run` does them. Whether it waits is the first one's say. `accesses` has
+/// room for every array of all.
+cairn_status crn_function_run_together_on_host(cairn_function *f, const cairn_run_args *const *args, int n, struct crn_access *accesses,
+                                               cairn_status (*run)(void *user), void *user);
 
 #endif

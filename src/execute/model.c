@@ -47,8 +47,12 @@ cairn_status crn_model_create_from_program(cairn_context *context, crn_program *
   if (options) m->options = *options;
   crn_arena_initialize(&m->arena, &context->allocator);
   crn_weight_store_initialize(&m->weights, &context->allocator);
+  m->weights.base = program->origin.data;
+  m->weights.base_bytes = program->origin.bytes;
+  m->weights.is_file = program->origin.path != NULL;
   status = crn_program_verify(program);
   if (status == CAIRN_OK) status = describe_functions(m);
+  if (status == CAIRN_OK) crn_packed_cache_identify(m);
   if (status != CAIRN_OK) {
     cairn_model_release(m);
     return status;
@@ -70,6 +74,7 @@ cairn_status cairn_model_create(cairn_asset *asset, const cairn_model_options *o
   if (status != CAIRN_OK) return crn_note(status, "loading '%s'", cairn_asset_path(asset));
   cairn_asset_retain(asset);
   (*out_model)->asset = asset;
+  memcpy((*out_model)->hash, asset->hash, sizeof asset->hash);
   (*out_model)->weights.base = asset->map.data;
   (*out_model)->weights.base_bytes = asset->map.bytes;
   (*out_model)->weights.is_file = !asset->borrowed && !asset->compiled;
@@ -136,6 +141,7 @@ static cairn_status make_plan(cairn_model *m, const crn_graph *graph, crn_plan *
     crn_specialization s = {.precision = m->options.precision, .store = &m->weights};
     bool is_compiled = m->asset && m->asset->compiled;
     CRN_TRY(crn_compiled_check_options(m, &s.precision));
+    CRN_TRY(crn_plan_keep_palettes(*out_plan));
     CRN_TRY(crn_plan_fold(*out_plan, true, NULL, NULL));
     crn_resolve_precision(*out_plan, &s);
     if ((is_compiled || crn_plan_is_heavy(*out_plan)) && !atomic_exchange(&m->has_read_cache, true)) CRN_TRY(crn_packed_cache_read(m));

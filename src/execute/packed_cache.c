@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "asset/compiled.h"
+#include "asset/program_hash.h"
 #include "base/cache.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -33,13 +34,13 @@ static uint64_t limit(void) {
 
 static cairn_status make_identity(const cairn_model *m, crn_str *out) {
   uint16_t one = 1;
-  return crn_str_printf(out, "%s\nlayout " LAYOUT_VERSION " %s\n", m->asset->hash, *(const char *)&one ? "little-endian" : "big-endian");
+  return crn_str_printf(out, "%s\nlayout " LAYOUT_VERSION " %s\n", m->hash, *(const char *)&one ? "little-endian" : "big-endian");
 }
 
 static cairn_status entry_path(const cairn_model *m, const char *folder, crn_str *out) {
   crn_str name;
   crn_str_initialize(&name, &m->context->allocator);
-  cairn_status status = crn_str_printf(&name, "%.32s-" LAYOUT_VERSION EXTENSION, m->asset->hash);
+  cairn_status status = crn_str_printf(&name, "%.32s-" LAYOUT_VERSION EXTENSION, m->hash);
   if (status == CAIRN_OK) status = crn_path_join(out, folder, name.data);
   crn_str_deinitialize(&name);
   return status;
@@ -184,7 +185,21 @@ static void evict(const char *kept) {
 
 // --- models -------------------------------------------------------------------------------------------------------------------
 
-static bool is_usable(const cairn_model *m) { return m->asset && *m->asset->hash && !m->options.no_cache && !crn_cache_is_off(); }
+static bool is_usable(const cairn_model *m) { return *m->hash && !m->options.no_cache && !crn_cache_is_off(); }
+
+// A file that is packed in no time is not worth being read through for its hash.
+void crn_packed_cache_identify(cairn_model *m) {
+  const crn_program_origin *origin = &m->program->origin;
+  crn_file_map map = {origin->data, origin->bytes};
+  unsigned char digest[CRN_SHA256_BYTES];
+  if (!origin->path || origin->bytes < least_bytes || m->options.no_cache || crn_cache_is_off()) return;
+  if (crn_program_hash(origin->path, &map, m->options.strict_hash, digest) != CAIRN_OK) {
+    crn_error_clear();
+    return;
+  }
+  m->origin_path = origin->path;
+  for (int i = 0; i < CRN_SHA256_BYTES; i++) snprintf(m->hash + 2 * i, 3, "%02x", digest[i]);
+}
 
 static cairn_status find_place(const cairn_model *m, crn_str *folder, crn_str *path, crn_str *identity) {
   crn_str_initialize(folder, &m->context->allocator);
@@ -257,7 +272,7 @@ static cairn_status write_entry(cairn_model *m, const crn_str *folder, const crn
   CRN_TRY(crn_weight_cache_write(&m->weights, path->data, identity->data));
   crn_str_initialize(&text, &m->context->allocator);
   cairn_status status = crn_str_printf(&text, "%s.txt", path->data);
-  const char *model = cairn_asset_path(m->asset);
+  const char *model = m->origin_path ? m->origin_path : cairn_asset_path(m->asset);
   if (status == CAIRN_OK) status = crn_file_replace(text.data, model, strlen(model));
   crn_str_deinitialize(&text);
   return status;
@@ -265,7 +280,7 @@ static cairn_status write_entry(cairn_model *m, const crn_str *folder, const crn
 
 void crn_packed_cache_write(cairn_model *m) {
   crn_str folder, path, identity;
-  if (!is_usable(m) || m->asset->compiled || new_bytes(&m->weights, false) < least_bytes || m->weights.region.used_bytes > limit()) return;
+  if (!is_usable(m) || (m->asset && m->asset->compiled) || new_bytes(&m->weights, false) < least_bytes || m->weights.region.used_bytes > limit()) return;
   cairn_status status = find_place(m, &folder, &path, &identity);
   if (status == CAIRN_OK) status = write_entry(m, &folder, &path, &identity);
   if (status == CAIRN_OK) {

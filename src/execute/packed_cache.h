@@ -7,6 +7,8 @@
 /// Takes in what the cache holds for the model. Nothing there, or nothing usable, is no error; but the weights of a compiled asset must
 /// be there (CORRUPT).
 cairn_status crn_packed_cache_read(cairn_model *model);
+/// Finds out what the file of an imported program is called in the cache. Not finding out is no error: it is packed anew each time.
+void crn_packed_cache_identify(cairn_model *model);
 /// Writes the packed weights of a model into the folder of a compiled asset.
 cairn_status crn_packed_cache_export(cairn_model *model, const char *folder);
 

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "execute/replay.h"
 #include "execute/run.h"
+#include "tensor/pages.h"
 
 static size_t tensor_bytes(const crn_tensor *t) { return (size_t)crn_tensor_count(t) * cairn_dtype_bytes(t->dtype); }
 
@@ -28,7 +30,7 @@ void crn_run_end_states(crn_workspace *w, bool is_finished) {
     crn_bound_state *state = &w->states[i];
     if (!state->plain_buffer) continue;
     if (is_finished && state->is_plain_written) {
-      crn_ndarray_copy_in(state->array, &state->plain);
+      (void)crn_ndarray_copy_in(state->array, &state->plain);  // an interleaved array has its memory
       w->bytes_written += (int64_t)tensor_bytes(&state->plain);
       w->bytes_copied += (int64_t)tensor_bytes(&state->plain);
     }
@@ -50,7 +52,7 @@ cairn_status crn_run_read(crn_workspace *w, const crn_step *s) {
 }
 
 static bool same_view(const crn_tensor *a, const crn_tensor *b) {
-  return a->data == b->data && a->dtype == b->dtype && crn_tensor_same_shape(a, b) &&
+  return a->data == b->data && a->pages == b->pages && a->dtype == b->dtype && crn_tensor_same_shape(a, b) &&
          !memcmp(a->strides, b->strides, (size_t)a->rank * sizeof *a->strides);
 }
 
@@ -81,11 +83,12 @@ cairn_status crn_run_write(crn_workspace *w, const crn_step *s) {
     return CRN_FAIL(INVALID_ARGUMENT, "the new value of state '%s' has another shape than the state's array",
                     w->plan->states[s->state].name);
   }
+  crn_replay_void(w);
   CRN_TRY(detach_viewers(w, state));
   if (state->plain_buffer) {
     crn_tensor_copy(&w->slots[s->in[0]].tensor, &state->plain);
   } else {
-    crn_ndarray_copy_in(state->array, &w->slots[s->in[0]].tensor);
+    CRN_TRY(crn_ndarray_copy_in(state->array, &w->slots[s->in[0]].tensor));
   }
   w->bytes_written += (int64_t)tensor_bytes(target);
   w->bytes_copied += (int64_t)tensor_bytes(target);
@@ -99,12 +102,25 @@ static bool is_released(const crn_step *s, uint32_t slot) {
   return false;
 }
 
-static cairn_status update_window(const crn_kernel_args *args, crn_tensor *target, int64_t *out_bytes) {
-  crn_tensor window;
-  CRN_TRY(crn_ref_slice_window(args, target, &window));
+static cairn_status update_window(const crn_kernel_args *args, const crn_tensor *target, int64_t *out_bytes) {
+  crn_tensor base = *target, window;
+  CRN_TRY(crn_ref_slice_window(args, &base, &window));
+  if (window.pages) {
+    int64_t first, end;
+    crn_paged_rows(&window, &first, &end);
+    CRN_TRY(crn_pages_own(window.pages, first, end));
+    crn_pages_advance(window.pages, first, end);
+  }
   crn_tensor_copy(&args->operands[4], &window);
   *out_bytes = (int64_t)tensor_bytes(&window);
   return CAIRN_OK;
+}
+
+cairn_status crn_run_apply_update(const crn_workspace *w, const crn_step *s, crn_kernel_args *args, const crn_tensor *target,
+                                  int64_t *out_bytes) {
+  cairn_status status = s->update ? s->update(args, target, out_bytes) : update_window(args, target, out_bytes);
+  bool is_state = w->slots[s->in[0]].buffer->is_state;
+  return status != CAIRN_OK && is_state ? crn_note(status, "updating state '%s'", w->plan->states[s->state].name) : status;
 }
 
 cairn_status crn_run_update_in_place(crn_workspace *w, const crn_step *s, crn_kernel_args *args, bool *out_done) {
@@ -117,8 +133,7 @@ cairn_status crn_run_update_in_place(crn_workspace *w, const crn_step *s, crn_ke
     return CAIRN_OK;
   crn_tensor target = base->tensor;
   int64_t bytes = -1;
-  cairn_status status = s->update ? s->update(args, &target, &bytes) : update_window(args, &target, &bytes);
-  if (status != CAIRN_OK) return buffer->is_state ? crn_note(status, "updating state '%s'", w->plan->states[s->state].name) : status;
+  CRN_TRY(crn_run_apply_update(w, s, args, &target, &bytes));
   if (bytes < 0) return CAIRN_OK;
   if (buffer->is_state) w->bytes_written += bytes;
   buffer->references++;

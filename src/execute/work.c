@@ -38,6 +38,9 @@ static size_t extent(const cairn_ndarray *a) {
 
 crn_access crn_access_of(const cairn_ndarray *a, const char *name, crn_access_kind kind) {
   const char *begin = a->view.data;
+  // Pages have no address that stays: the table stands for all of them.
+  if (a->view.pages)
+    return (crn_access){.begin = (const char *)a->storage, .end = (const char *)a->storage + 1, .name = name, .kind = kind};
   return (crn_access){.begin = begin, .end = begin + extent(a), .name = name, .kind = kind, .is_dense = cairn_ndarray_is_contiguous(a)};
 }
 

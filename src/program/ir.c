@@ -66,7 +66,7 @@ cairn_status crn_attr_get_float(const crn_attr *dict, const char *key, double fa
 
 bool crn_op_has_mode(crn_op_id id) {
   return id == CRN_OP_pad || id == CRN_OP_gelu || id == CRN_OP_scan || id == CRN_OP_scatter_along_axis || id == CRN_OP_interpolate ||
-         id == CRN_OP_interpolate_coordinates;
+         id == CRN_OP_interpolate_coordinates || id == CRN_OP_unpack_blocks;
 }
 
 crn_value *crn_sparse_mask(const crn_op *op) {

@@ -150,11 +150,19 @@ typedef struct crn_keep_alive {
   void *object;
 } crn_keep_alive;
 
+/// The mapped file that the constants of an imported program lie in; `path` NULL = there is none.
+typedef struct crn_program_origin {
+  const char *path;
+  const void *data;
+  size_t bytes;
+} crn_program_origin;
+
 struct crn_program {
   crn_arena arena;
   crn_graph *first, *last;
   uint32_t n_graphs;
   CRN_VEC(crn_keep_alive) keep_alive;
+  crn_program_origin origin;
 };
 
 cairn_status crn_program_create(const cairn_allocator *allocator, crn_program **out_program);

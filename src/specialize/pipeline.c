@@ -9,8 +9,14 @@ static int64_t count_quantized(const crn_plan *p) {
   int64_t n = 0;
   for (uint32_t i = 0; i < p->n_steps; i++) {
     const crn_step *s = &p->steps[i];
-    if (s->kind == CRN_STEP_KERNEL && s->id == CRN_OP_blockwise_shift_scale && p->is_constant[s->in[0]])
-      n += crn_tensor_count(&p->constants[s->in[0]].tensor);
+    if (s->kind != CRN_STEP_KERNEL || s->n_in == 0 || !p->is_constant[s->in[0]]) continue;
+    if (s->id == CRN_OP_blockwise_shift_scale) n += crn_tensor_count(&p->constants[s->in[0]].tensor);
+    if (s->id == CRN_OP_unpack_blocks || (s->id == CRN_OP_lut_to_dense && s->is_kept)) {
+      const crn_type *t = p->slot_types[s->out[0]];
+      int64_t count = 1;
+      for (int d = 0; d < t->rank; d++) count *= t->dims[d] < 0 ? 1 : t->dims[d];
+      n += count;
+    }
   }
   return n;
 }

@@ -47,6 +47,7 @@ typedef struct crn_step {
   const char *name;   ///< of a step that a pass made, else NULL
   const void *fused;  ///< its parameters, which the plan keeps
   int minor_axis;     ///< results lie in memory with this axis innermost; 0 = in order
+  bool is_kept;       ///< a palette that is packed as it is: the foldings in front of the passes leave it alone
   bool cuts_rows;     ///< a run that wants the last rows of the outputs only may cut operand 0 (its last dimension but one)
   atomic_bool use_body;
 } crn_step;
@@ -54,7 +55,7 @@ typedef struct crn_step {
 /// Memory behind slots. Buffers of a plan's constants live with the plan, others with a workspace.
 typedef struct crn_buffer {
   int32_t references;
-  bool is_state;
+  bool is_state, is_scratch;
   size_t bytes;
   void *data;
   struct crn_buffer *next;        ///< in its free list

@@ -1,6 +1,8 @@
 // A plan as text: what `cairn inspect --plan` shows and what the tests of the passes compare.
 #include "specialize/print.h"
+#include "specialize/pages.h"
 
+#include "backend/cpu/fused/gather.h"
 #include "backend/cpu/fused/linear.h"
 
 static cairn_status print_slots(const crn_plan *p, const uint32_t *slots, uint32_t n, crn_str *out) {
@@ -16,11 +18,42 @@ static cairn_status print_slots(const crn_plan *p, const uint32_t *slots, uint32
   return CAIRN_OK;
 }
 
+static const char *const g_formats[] = {
+    "4-bit", "4-bit with minimum", "8-bit",         "8-bit with minimum", "f16",           "bf16",
+    "f32",   "1-bit palette",      "2-bit palette", "4-bit palette",      "6-bit palette", "8-bit palette"};
+
+// How many matrices of a stack one row takes: the last size of its indices.
+static int64_t chosen_of(const crn_plan *p, const crn_step *s) {
+  const crn_fused_gather *f = s->fused;
+  const crn_type *index = p->slot_types[s->in[s->n_in - 1]];
+  int64_t stack = f->rhs.dims[f->rhs.rank - 3], chosen = index->rank > 0 ? index->dims[index->rank - 1] : 1;
+  return chosen < 0 || chosen > stack ? stack : chosen;
+}
+
+// Bytes of packed weights that a step reads for one row: all of a matrix, one row of a lookup, the matrices chosen of a stack.
+static int64_t weight_bytes(const crn_plan *p, const crn_step *s) {
+  if (!s->fused) return 0;
+  if (s->infer == crn_infer_fused_linear) return (int64_t)((const crn_fused_linear *)s->fused)->weights.bytes;
+  if (s->infer == crn_infer_fused_lookup) {
+    const crn_linear_weights *w = &((const crn_fused_lookup *)s->fused)->weights;
+    return w->n ? (int64_t)w->bytes / w->n : 0;
+  }
+  if (s->infer != crn_infer_fused_gather) return 0;
+  const crn_fused_gather *f = s->fused;
+  return (int64_t)f->weights.bytes / f->rhs.dims[f->rhs.rank - 3] * chosen_of(p, s);
+}
+
+static cairn_status print_gather(const crn_plan *p, const crn_step *s, crn_str *out) {
+  const crn_fused_gather *f = s->fused;
+  long long stack = (long long)f->rhs.dims[f->rhs.rank - 3];
+  return crn_str_printf(out, "  %lld of %lldx%lld %s, a row reads %lld of them: %lld bytes", stack, (long long)f->n,
+                        (long long)f->weights.k, g_formats[f->weights.format], (long long)chosen_of(p, s), (long long)weight_bytes(p, s));
+}
+
 static cairn_status print_linear(const crn_step *s, crn_str *out) {
-  static const char *const formats[] = {"4-bit", "4-bit with minimum", "8-bit", "8-bit with minimum", "f16", "bf16", "f32"};
   const crn_linear_weights *w =
       s->infer == crn_infer_fused_lookup ? &((const crn_fused_lookup *)s->fused)->weights : &((const crn_fused_linear *)s->fused)->weights;
-  CRN_TRY(crn_str_printf(out, "  %lldx%lld %s, %zu bytes", (long long)w->n, (long long)w->k, formats[w->format], w->bytes));
+  CRN_TRY(crn_str_printf(out, "  %lldx%lld %s, %zu bytes", (long long)w->n, (long long)w->k, g_formats[w->format], w->bytes));
   if (s->infer == crn_infer_fused_lookup) return CAIRN_OK;
   crn_linear_mode mode = ((const crn_fused_linear *)s->fused)->mode;
   const crn_linear_kernel *one = crn_linear_select(w->format, mode, 1), *many = crn_linear_select(w->format, mode, 256);
@@ -44,6 +77,7 @@ static cairn_status print_step(const crn_plan *p, uint32_t i, int depth, crn_str
   }
   if (s->target) CRN_TRY(crn_str_printf(out, "  to %u", s->target));
   if (s->fused && (s->infer == crn_infer_fused_linear || s->infer == crn_infer_fused_lookup)) CRN_TRY(print_linear(s, out));
+  if (s->fused && s->infer == crn_infer_fused_gather) CRN_TRY(print_gather(p, s, out));
   return crn_str_puts(out, "\n");
 }
 
@@ -108,13 +142,23 @@ static cairn_status print_states(const crn_plan *p, crn_str *out) {
     CRN_TRY(crn_str_printf(out, "state '%s': %u writes, %u of them update the changed part in place%s\n", p->states[i].name, writes,
                            in_place, in_place < writes ? "; the others copy the whole state" : ""));
     CRN_TRY(print_state(p, (int32_t)i, out));
+    const crn_step *copier;
+    CRN_TRY(crn_plan_find_page_copier(p, (int32_t)i, &copier));
+    if (copier) {
+      CRN_TRY(crn_str_printf(out, "  in pages: copied on each run, for %s takes no pages\n", crn_step_name(copier)));
+    } else {
+      CRN_TRY(crn_str_puts(out, "  in pages: written and read as it is\n"));
+    }
   }
   return CAIRN_OK;
 }
 
 cairn_status crn_plan_print(const crn_plan *p, bool with_bodies, crn_str *out) {
-  CRN_TRY(crn_str_printf(out, "function '%s': precision %s, %u steps, %lld bytes of folded constants\n", p->graph->name,
-                         cairn_precision_text(p->precision), p->n_steps, (long long)p->folded_bytes));
+  int64_t read = 0;
+  for (uint32_t i = 0; i < p->n_steps; i++) read += weight_bytes(p, &p->steps[i]);
+  CRN_TRY(crn_str_printf(out,
+                         "function '%s': precision %s, %u steps, %lld bytes of folded constants; one row reads %lld bytes of weights\n",
+                         p->graph->name, cairn_precision_text(p->precision), p->n_steps, (long long)p->folded_bytes, (long long)read));
   CRN_TRY(print_states(p, out));
   uint32_t skip_to = 0;
   for (uint32_t i = 0; i < p->n_steps; i++) {

@@ -31,6 +31,7 @@ typedef struct file_header {
 typedef struct file_entry {
   crn_weight_key key;
   int64_t format, zero, n, k;
+  int64_t tables, groups, has_factors, rounding;  ///< of palettes
   uint64_t offset, bytes, digest;
 } file_entry;
 
@@ -73,6 +74,10 @@ static void fill_table(const crn_weight_store *s, size_t offset, file_entry *tab
     if (!w->has_key) continue;
     const crn_linear_weights *l = &w->weights;
     *table = (file_entry){.format = (int64_t)l->format, .zero = l->zero, .n = l->n, .k = l->k, .offset = offset, .bytes = l->bytes};
+    table->tables = l->palette.tables;
+    table->groups = l->palette.groups;
+    table->has_factors = l->palette.has_factors;
+    table->rounding = (int64_t)l->palette.rounding;
     memcpy(&table->key, &w->key, sizeof w->key);
     table->digest = digest_words(l->data, l->bytes);
     offset = align_up(offset + l->bytes);
@@ -136,10 +141,25 @@ static bool read_at(int fd, void *data, size_t bytes, size_t offset) {
   return true;
 }
 
+static crn_linear_weights described(const file_entry *e) {
+  return (crn_linear_weights){
+      .format = (crn_linear_format)e->format,
+      .zero = (int32_t)e->zero,
+      .n = e->n,
+      .k = e->k,
+      .bytes = e->bytes,
+      .palette = {(int32_t)e->tables, (int32_t)e->groups, e->has_factors != 0, (crn_linear_rounding)e->rounding},
+  };
+}
+
 static bool is_sound(const file_entry *e, size_t file_bytes) {
   size_t bytes;
   if (e->format < 0 || e->format >= CRN_LINEAR_FORMATS || e->zero < -255 || e->zero > 255) return false;
-  if (e->n <= 0 || e->k <= 0 || !crn_linear_packed_bytes((crn_linear_format)e->format, e->n, e->k, &bytes)) return false;
+  if (e->tables < 0 || e->tables > CRN_LINEAR_TILE || e->groups < 0 || e->groups > INT32_MAX || e->rounding < 0 ||
+      e->rounding > CRN_LINEAR_TO_BF16)
+    return false;
+  crn_linear_weights w = described(e);
+  if (e->n <= 0 || e->k <= 0 || !crn_linear_weights_bytes(&w, &bytes)) return false;
   return bytes == e->bytes && e->offset % ALIGN == 0 && crn_range_inside(e->offset, e->bytes, file_bytes);
 }
 
@@ -166,8 +186,8 @@ static cairn_status take_entries(crn_weight_store *s, const file_entry *table, u
     CRN_TRY(crn_alloc_zero(s->allocator, sizeof *w, &w));
     w->has_key = w->is_cached = true;
     memcpy(&w->key, &e->key, sizeof w->key);
-    w->weights = (crn_linear_weights){
-        .format = (crn_linear_format)e->format, .zero = (int32_t)e->zero, .n = e->n, .k = e->k, .data = targets[i], .bytes = e->bytes};
+    w->weights = described(e);
+    w->weights.data = targets[i];
     w->next = s->first;
     s->first = w;
   }

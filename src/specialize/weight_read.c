@@ -84,7 +84,20 @@ static void read_dense(const crn_weight_source *w, int64_t n, void *values) {
   for (int64_t k = 0; k < w->k; k++) memcpy((char *)values + (size_t)k * bytes, from + k * step * (int64_t)bytes, bytes);
 }
 
+// Codes are told apart and stored anew one block at a time; nothing of the matrix is kept in another form meanwhile.
+static void read_blocks(const crn_weight_source *w, int64_t n, uint8_t *codes, float *scales, float *mins) {
+  const crn_block_format *f = w->blocks;
+  const crn_tensor *t = w->pieces;
+  for (; w->n_pieces > 1 && n >= t->dims[0]; t++) n -= t->dims[0];
+  const unsigned char *block = (const unsigned char *)t->data + n * t->dims[w->k_axis];
+  for (int64_t k = 0; k < w->k; k += f->elements, block += f->bytes) f->unpack(block, codes + k, scales++, mins++);
+}
+
 void crn_weight_source_read(const crn_weight_source *w, int64_t row, void *values, float *scales, float *mins) {
+  if (w->blocks) {
+    read_blocks(w, row, values, scales, mins);
+    return;
+  }
   if (!w->is_quantized) {
     read_dense(w, row, values);
     return;
@@ -117,7 +130,7 @@ void crn_weight_source_find_zero(crn_weight_source *w) {
 
 bool crn_weight_source_is_exact(const crn_weight_source *w) {
   if (!w->has_common_zero && w->dtype != CAIRN_F16) return false;
-  if (w->scale.dtype == CAIRN_F16) return true;
+  if (w->blocks || w->is_palette || w->scale.dtype == CAIRN_F16) return true;
   int64_t step_n = w->n / w->stack / w->scale.dims[w->n_axis], step_k = w->k / w->scale.dims[w->k_axis];
   for (int64_t n = 0; n < w->n; n += step_n) {
     for (int64_t k = 0; k < w->k; k += step_k) {
@@ -129,15 +142,27 @@ bool crn_weight_source_is_exact(const crn_weight_source *w) {
 }
 
 bool crn_weight_sources_match(const crn_weight_source *a, const crn_weight_source *b) {
-  if (a->is_quantized != b->is_quantized || a->k != b->k) return false;
-  if (!a->is_quantized) return a->dtype == b->dtype;
-  bool same_codes = (crn_dtype_bits(a->data.dtype) <= 4) == (crn_dtype_bits(b->data.dtype) <= 4) && code_shift(a) == code_shift(b);
-  return same_codes && a->has_common_zero == b->has_common_zero && (!a->has_common_zero || a->zero == b->zero);
+  int32_t zero_a, zero_b;
+  const crn_linear_palette *p = &a->palette, *q = &b->palette;
+  return a->k == b->k && crn_weight_source_format(a, &zero_a) == crn_weight_source_format(b, &zero_b) && zero_a == zero_b &&
+         p->tables == q->tables && p->groups == q->groups && p->has_factors == q->has_factors && p->rounding == q->rounding;
 }
 
 crn_linear_format crn_weight_source_format(const crn_weight_source *w, int32_t *out_zero) {
   *out_zero = 0;
   if (!w->is_quantized) return w->dtype == CAIRN_F16 ? CRN_LINEAR_F16 : w->dtype == CAIRN_BF16 ? CRN_LINEAR_BF16 : CRN_LINEAR_F32;
+  if (w->is_palette) {
+    return w->code_bits <= 1   ? CRN_LINEAR_P1
+           : w->code_bits <= 2 ? CRN_LINEAR_P2
+           : w->code_bits <= 4 ? CRN_LINEAR_P4
+           : w->code_bits <= 6 ? CRN_LINEAR_P6
+                               : CRN_LINEAR_P8;
+  }
+  if (w->blocks) {
+    *out_zero = w->blocks->zero;
+    if (w->blocks->bits <= 4) return w->blocks->has_shift ? CRN_LINEAR_Q4M : CRN_LINEAR_Q4;
+    return w->blocks->has_shift ? CRN_LINEAR_Q8M : CRN_LINEAR_Q8;
+  }
   *out_zero = code_shift(w) + (w->has_common_zero ? (int32_t)w->zero : 0);
   if (crn_dtype_bits(w->data.dtype) <= 4) return w->has_common_zero ? CRN_LINEAR_Q4 : CRN_LINEAR_Q4M;
   return w->has_common_zero ? CRN_LINEAR_Q8 : CRN_LINEAR_Q8M;

@@ -135,6 +135,41 @@ static bool find_quantized(const crn_plan *p, const crn_step *s, crn_matrix_axes
   return true;
 }
 
+// Rows of blocks that lie in order; those of several operands follow one another.
+static bool find_blocks(const crn_plan *p, const crn_step *s, crn_matrix_axes axes, crn_weight_source *w) {
+  w->blocks = crn_block_format_of(s->op->attr.mode);
+  w->dtype = p->slot_types[s->out[0]]->dtype;
+  w->is_quantized = true;
+  if (!w->blocks || s->n_in > CRN_WEIGHT_PARTS) return false;
+  for (uint32_t i = 0; i < s->n_in; i++) {
+    const crn_tensor *t = crn_constant_of(p, s->in[i]);
+    if (!t || t->packed || t->dtype != CAIRN_UI8 || !crn_tensor_is_contiguous(t)) return false;
+    w->is_transient |= p->constants[s->in[i]].buffer != NULL;
+    w->pieces[w->n_pieces++] = *t;
+  }
+  w->data = w->pieces[0];
+  if (!is_matrix(&w->data, axes) || axes.k != w->data.rank - 1 || axes.n > axes.k || axes.stack > axes.n || !set_sizes(w, axes))
+    return false;
+  if (w->n_pieces > 1 && (w->stack > 1 || axes.n != 0)) return false;
+  for (int i = 1; i < w->n_pieces; i++) w->n += w->pieces[i].dims[axes.n];
+  w->k = w->data.dims[axes.k] / w->blocks->bytes * w->blocks->elements;
+  w->zero = (float)w->blocks->zero;
+  w->has_common_zero = !w->blocks->has_shift;
+  return w->k > 0 && w->k % CRN_LINEAR_GROUP == 0;
+}
+
+static bool find_palette(const crn_plan *p, const crn_palette_steps *steps, crn_matrix_axes axes, crn_weight_source *w) {
+  if (!crn_weight_palette_find(p, steps, w)) return false;
+  crn_tensor dense = w->data;
+  if (w->vector > 1 && !crn_mul_i64(dense.dims[w->vector_axis], w->vector, &dense.dims[w->vector_axis])) return false;
+  if (!is_matrix(&dense, axes)) return false;
+  crn_tensor codes = w->data;
+  w->data = dense;
+  bool has_sizes = set_sizes(w, axes);
+  w->data = codes;
+  return has_sizes && (axes.stack == CRN_NO_AXIS || axes.stack != w->vector_axis) && crn_weight_palette_finish(p, steps->scaling, w);
+}
+
 static bool find_dense(const crn_tensor *t, crn_matrix_axes axes, crn_weight_source *w) {
   if (t->packed || (t->dtype != CAIRN_F16 && t->dtype != CAIRN_BF16 && t->dtype != CAIRN_F32) || !is_matrix(t, axes)) return false;
   w->data = *t;
@@ -150,6 +185,37 @@ bool crn_weight_source_find(const crn_plan *p, const crn_plan_index *x, uint32_t
     out->is_transient = p->constants[origin].buffer != NULL;
     return find_dense(constant, axes, out);
   }
-  const crn_step *s = crn_maker_of(p, x, origin);
-  return s && s->kind == CRN_STEP_KERNEL && s->id == CRN_OP_blockwise_shift_scale && find_quantized(p, s, axes, out);
+  crn_step *s = crn_maker_of(p, x, origin);
+  crn_palette_steps palette;
+  if (!s || s->kind != CRN_STEP_KERNEL || s->fused) return false;
+  if (s->id == CRN_OP_unpack_blocks) return find_blocks(p, s, axes, out);
+  if (crn_weight_palette_steps(p, x, s, &palette)) return find_palette(p, &palette, axes, out);
+  return s->id == CRN_OP_blockwise_shift_scale && find_quantized(p, s, axes, out);
+}
+
+// --- palettes that are kept ---------------------------------------------------------------------------------------------------
+
+static void keep_palette(crn_plan *p, const crn_plan_index *x, uint32_t slot, crn_matrix_axes axes) {
+  crn_weight_source w;
+  if (!crn_weight_source_find(p, x, slot, axes, &w) || !w.is_palette) return;
+  crn_palette_steps steps;
+  crn_step *last = crn_maker_of(p, x, find_origin(p, x, slot, &axes));
+  if (last && crn_weight_palette_steps(p, x, last, &steps)) steps.lut->is_kept = true;
+}
+
+cairn_status crn_plan_keep_palettes(crn_plan *p) {
+  crn_plan_index x;
+  CRN_TRY(crn_plan_index_create(p, &x));
+  for (uint32_t i = 0; i < p->n_steps; i++) {
+    const crn_step *s = &p->steps[i];
+    bool is_product = s->id == CRN_OP_broadcasting_batch_matmul || s->id == CRN_OP_batch_matmul;
+    if (s->n_in < 2 || s->fused || (s->kind != CRN_STEP_KERNEL && s->kind != CRN_STEP_COMPOSITE)) continue;
+    int rank = p->slot_types[s->in[1]]->rank;
+    if (is_product && rank >= 2) keep_palette(p, &x, s->in[1], (crn_matrix_axes){rank - 1, rank - 2, CRN_NO_AXIS});
+    if (s->id == CRN_OP_conv2d || s->id == CRN_OP_conv3d) keep_palette(p, &x, s->in[1], (crn_matrix_axes){0, 1, CRN_NO_AXIS});
+    if (s->id == CRN_OP_gather_nd) keep_palette(p, &x, s->in[0], (crn_matrix_axes){0, 1, CRN_NO_AXIS});
+    if (s->id == CRN_OP_gather_mm && rank >= 3) keep_palette(p, &x, s->in[1], (crn_matrix_axes){rank - 1, rank - 2, rank - 3});
+  }
+  crn_plan_index_destroy(&x);
+  return CAIRN_OK;
 }

@@ -8,6 +8,7 @@
 typedef struct row_buffers {
   void *values;  ///< codes, or the dense values of the row
   float *scales, *mins;
+  float *tables;  ///< of palettes
 } row_buffers;
 
 enum { GROUP = CRN_LINEAR_GROUP, TILE = CRN_LINEAR_TILE };
@@ -54,6 +55,18 @@ static bool find_row(const pack_job *j, int64_t row, int *out_source, int64_t *o
   return false;
 }
 
+// The format's tables may have more entries than the palette's.
+static void pack_codes(const pack_job *j, const crn_weight_source *w, int64_t row, int64_t at, const row_buffers *b) {
+  int stored = crn_linear_code_bits(j->target->format);
+  float factor = crn_weight_palette_read(w, at, b->values, b->tables);
+  for (int64_t g = w->palette.groups; g-- > 0 && stored > w->code_bits;) {
+    float *to = b->tables + (g << stored);
+    memmove(to, b->tables + (g << w->code_bits), sizeof *to << w->code_bits);
+    memset(to + ((size_t)1 << w->code_bits), 0, (sizeof *to << stored) - (sizeof *to << w->code_bits));
+  }
+  crn_linear_pack_codes(j->target, row, b->values, b->tables, factor, j->data);
+}
+
 static void pack_rows(void *user, int64_t begin, int64_t end, int worker) {
   const pack_job *j = user;
   const row_buffers *b = &j->buffers[worker];
@@ -61,20 +74,27 @@ static void pack_rows(void *user, int64_t begin, int64_t end, int worker) {
     int source;
     int64_t at;
     if (!find_row(j, row, &source, &at)) continue;
+    if (j->sources[source].is_palette) {
+      pack_codes(j, &j->sources[source], row, at, b);
+      continue;
+    }
     crn_weight_source_read(&j->sources[source], at, b->values, b->scales, b->mins);
     crn_linear_row r = {b->values, b->scales, b->mins};
     crn_linear_pack_row(j->target->format, j->target->n, j->target->k, row, &r, j->data);
   }
 }
 
-static cairn_status make_buffers(crn_weight_store *s, int64_t k, int n, row_buffers *out, void **out_memory, size_t *out_bytes) {
+static cairn_status make_buffers(crn_weight_store *s, const crn_linear_weights *t, int n, row_buffers *out, void **out_memory,
+                                 size_t *out_bytes) {
+  int64_t k = t->k;
+  int bits = crn_linear_code_bits(t->format);
   size_t values = ((size_t)k * sizeof(float) + 63) / 64 * 64, groups = (((size_t)k + GROUP - 1) / GROUP * sizeof(float) + 63) / 64 * 64;
-  size_t each = values + 2 * groups;
+  size_t tables = bits ? ((size_t)t->palette.groups * sizeof(float) << bits) : 0, each = values + 2 * groups + (tables + 63) / 64 * 64;
   *out_bytes = each * (size_t)n;
   CRN_TRY(crn_alloc(s->allocator, *out_bytes, out_memory));
   for (int i = 0; i < n; i++) {
     char *at = (char *)*out_memory + each * (size_t)i;
-    out[i] = (row_buffers){at, (float *)(at + values), (float *)(at + values + groups)};
+    out[i] = (row_buffers){at, (float *)(at + values), (float *)(at + values + groups), (float *)(at + values + 2 * groups)};
   }
   return CAIRN_OK;
 }
@@ -89,11 +109,14 @@ typedef struct request {
 // The file's pages of a matrix that is packed are not needed again; they would count as this program's memory.
 static void forget_sources(const crn_weight_store *s, const request *r) {
   for (int i = 0; i < r->n_sources; i++) {
-    const crn_tensor *t = &r->sources[i].data;
-    uintptr_t data = (uintptr_t)t->data, base = (uintptr_t)s->base;
-    bool is_whole = t->packed || crn_tensor_is_contiguous(t);
-    if (!s->is_file || !is_whole || data < base || data >= base + s->base_bytes) continue;
-    crn_file_map_forget(t->data, crn_tensor_stored_bytes(t));
+    const crn_weight_source *w = &r->sources[i];
+    for (int k = 0; k < (w->blocks ? w->n_pieces : 1); k++) {
+      const crn_tensor *t = w->blocks ? &w->pieces[k] : &w->data;
+      uintptr_t data = (uintptr_t)t->data, base = (uintptr_t)s->base;
+      bool is_whole = t->packed || crn_tensor_is_contiguous(t);
+      if (!s->is_file || !is_whole || data < base || data >= base + s->base_bytes) continue;
+      crn_file_map_forget(t->data, crn_tensor_stored_bytes(t));
+    }
   }
 }
 
@@ -110,9 +133,10 @@ static cairn_status pack(crn_weight_store *s, crn_pool *pool, const request *r, 
   }
   if (r->interleave) t->n = (most + TILE - 1) / TILE * TILE * r->n_sources;
   t->format = crn_weight_source_format(&r->sources[0], &t->zero);
-  CRN_TRY(make_buffers(s, t->k, threads, buffers, &memory, &memory_bytes));
+  t->palette = r->sources[0].palette;
+  CRN_TRY(make_buffers(s, t, threads, buffers, &memory, &memory_bytes));
   cairn_status status = CAIRN_OK;
-  if (!crn_linear_packed_bytes(t->format, t->n, t->k, &t->bytes)) status = CRN_FAIL(OUT_OF_RANGE, "a matrix is too large to be packed");
+  if (!crn_linear_weights_bytes(t, &t->bytes)) status = CRN_FAIL(OUT_OF_RANGE, "a matrix is too large to be packed");
   if (status == CAIRN_OK) status = crn_memory_region_take(&s->region, t->bytes, &data);
   if (status == CAIRN_OK) {
     t->data = data;
@@ -162,7 +186,19 @@ static bool make_key(const crn_weight_store *s, const request *r, crn_weight_key
   for (int i = 0; i < r->n_sources; i++) {
     const crn_weight_source *w = &r->sources[i];
     const crn_tensor *parts[] = {&w->data, &w->scale, &w->offset1, &w->offset2};
-    key->sources[i].is_quantized = w->is_quantized;
+    int n_parts = w->is_quantized ? CRN_WEIGHT_PARTS : 1;
+    if (w->blocks) {
+      n_parts = w->n_pieces;
+      for (int k = 0; k < n_parts; k++) parts[k] = &w->pieces[k];
+    }
+    if (w->is_palette) {
+      n_parts = w->palette.has_factors ? 3 : 2;
+      parts[1] = &w->lut;
+      parts[2] = &w->scale;
+      key->sources[i].palette = 1 + w->vector_axis + 1 + (w->palette.has_factors ? 64 : 0);
+    }
+    // What kind of blocks: the formats have sizes and zero points of their own.
+    key->sources[i].is_quantized = w->blocks ? 2 + (int64_t)w->blocks->bytes : w->is_quantized;
     key->sources[i].dtype = (int64_t)w->dtype;
     key->sources[i].n = w->n;
     key->sources[i].k = w->k;
@@ -170,7 +206,7 @@ static bool make_key(const crn_weight_store *s, const request *r, crn_weight_key
     key->sources[i].k_axis = w->k_axis;
     key->sources[i].stack = w->stack;
     key->sources[i].stack_axis = w->stack_axis;
-    for (int k = 0; k < (w->is_quantized ? CRN_WEIGHT_PARTS : 1); k++) {
+    for (int k = 0; k < n_parts; k++) {
       if (!key_part(s, parts[k], w->is_transient, &key->sources[i].parts[k])) return false;
     }
   }

@@ -7,17 +7,30 @@
 #include "backend/cpu/kernels/linear/linear.h"
 #include "base/region.h"
 #include "specialize/edit.h"
+#include "tensor/blocks.h"
 
-/// A constant matrix [n outputs, k inputs] as a plan has it: quantised blockwise (w = data * scale + (offset2 - offset1 * scale)) or dense.
+enum { CRN_WEIGHT_PARTS = 4 };  ///< tensors that say what a matrix is
+
+/// A constant matrix [n outputs, k inputs] as a plan has it: quantised blockwise (w = data * scale + (offset2 - offset1 * scale)), blocks
+/// of another format as they lie in a mapped file, or dense.
 typedef struct crn_weight_source {
   bool is_quantized;
+  const crn_block_format *blocks;  ///< of bytes that hold codes and scales; NULL = not of that form
+  crn_tensor pieces[CRN_WEIGHT_PARTS];
+  int n_pieces;                              ///< of blocks: rows below rows; `data` is the first
   crn_tensor data, scale, offset1, offset2;  ///< the last three of a quantised one; all of one rank
-  cairn_dtype dtype;                         ///< of the dense values
-  int64_t n, k;                              ///< n counts the outputs of all matrices of a stack
-  int64_t stack;                             ///< matrices one behind the other (experts), 1 = a single one
-  int n_axis, k_axis;                        ///< of `data`
-  int stack_axis;                            ///< of `data`; counts when stack > 1
-  bool has_common_zero;                      ///< all offsets are the zero point `zero`, and nothing is added
+  /// Of palettes: `data` holds codes, `scale` the factors of the outputs if there are any.
+  bool is_palette;
+  crn_tensor lut;  ///< [groups of each dimension .., entries, vector]
+  int64_t vector;  ///< weights that one code stands for, in a row along `vector_axis`
+  int vector_axis, code_bits;
+  crn_linear_palette palette;
+  cairn_dtype dtype;     ///< of the dense values
+  int64_t n, k;          ///< n counts the outputs of all matrices of a stack
+  int64_t stack;         ///< matrices one behind the other (experts), 1 = a single one
+  int n_axis, k_axis;    ///< of `data`
+  int stack_axis;        ///< of `data`; counts when stack > 1
+  bool has_common_zero;  ///< all offsets are the zero point `zero`, and nothing is added
   float zero;
   bool is_transient;  ///< the memory may go before the model does: its address names nothing
 } crn_weight_source;
@@ -31,6 +44,21 @@ enum { CRN_NO_AXIS = -1 };
 /// What the slot holds as a matrix with those axes (all other sizes are 1), seen through transpositions and changes of rank. False
 /// when it is no constant, or none of the forms that can be packed.
 bool crn_weight_source_find(const crn_plan *plan, const crn_plan_index *index, uint32_t slot, crn_matrix_axes axes, crn_weight_source *out);
+
+/// weight_palette.c: the steps of a palettized matrix, `scaling` NULL when there is none; `dtype` of the values that come out.
+typedef struct crn_palette_steps {
+  crn_step *lut;
+  const crn_step *scaling;
+  cairn_dtype dtype;
+} crn_palette_steps;
+bool crn_weight_palette_steps(const crn_plan *plan, const crn_plan_index *index, crn_step *last, crn_palette_steps *out);
+/// Whether the steps are a palette that can be packed; in two parts, between which the axes and sizes are set. Then a row's codes, a byte
+/// each, and the tables of all its groups; returns its factor.
+bool crn_weight_palette_find(const crn_plan *plan, const crn_palette_steps *steps, crn_weight_source *out);
+bool crn_weight_palette_finish(const crn_plan *plan, const crn_step *scaling, crn_weight_source *out);
+float crn_weight_palette_read(const crn_weight_source *source, int64_t row, uint8_t *codes, float *tables);
+/// Marks the palettes that somebody can use packed (crn_step.is_kept); the others are as well expanded at once. Errors: OUT_OF_MEMORY.
+cairn_status crn_plan_keep_palettes(crn_plan *plan);
 
 /// weight_read.c: row `row` as crn_linear_pack_row takes it. `values` has room for k floats, the others for ceil(k / 32) values.
 void crn_weight_source_read(const crn_weight_source *source, int64_t row, void *values, float *scales, float *mins);
@@ -53,12 +81,12 @@ typedef struct crn_weight_key_part {
   int64_t dims[CAIRN_MAX_RANK], strides[CAIRN_MAX_RANK];
 } crn_weight_key_part;
 
-enum { CRN_MAX_WEIGHT_SOURCES = 4, CRN_WEIGHT_PARTS = 4 };
+enum { CRN_MAX_WEIGHT_SOURCES = 4 };
 
 typedef struct crn_weight_key {
   int64_t n_sources, interleave;
   struct {
-    int64_t is_quantized, dtype, n, k, n_axis, k_axis, stack, stack_axis;
+    int64_t is_quantized, dtype, n, k, n_axis, k_axis, stack, stack_axis, palette;
     crn_weight_key_part parts[CRN_WEIGHT_PARTS];
   } sources[CRN_MAX_WEIGHT_SOURCES];
 } crn_weight_key;

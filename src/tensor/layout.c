@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "tensor/ndarray.h"
+#include "tensor/pages.h"
 
 bool crn_layout_strides(const int64_t *dims, const int64_t *interleave, int rank, int64_t *out_strides, int64_t *out_span) {
   int64_t step = 1;
@@ -88,10 +89,12 @@ void crn_ndarray_copy_out(const cairn_ndarray *a, const crn_tensor *target) {
   }
 }
 
-void crn_ndarray_copy_in(cairn_ndarray *a, const crn_tensor *source) {
+cairn_status crn_ndarray_copy_in(cairn_ndarray *a, const crn_tensor *source) {
+  CRN_TRY(crn_tensor_own(&a->view));
   if (a->is_interleaved) {
     visit_blocks(a, 0, a->view, *source, block_in);
   } else {
     crn_tensor_copy(source, &a->view);
   }
+  return CAIRN_OK;
 }

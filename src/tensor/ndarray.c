@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "tensor/pages.h"
 
 // --- storage ---------------------------------------------------------------------------------------------------------
 
@@ -26,7 +27,9 @@ static cairn_status storage_create(cairn_context *context, size_t bytes, bool cl
 static void storage_release(crn_storage *s) {
   if (atomic_fetch_sub_explicit(&s->references, 1, memory_order_acq_rel) != 1) return;
   cairn_context *context = s->context;
-  if (!s->is_wrapped) {
+  if (s->pages) {
+    crn_pages_destroy(s->pages);
+  } else if (!s->is_wrapped) {
     crn_free(&context->allocator, s->data, s->bytes);
   } else if (s->release) {
     s->release(s->user);
@@ -35,9 +38,8 @@ static void storage_release(crn_storage *s) {
   cairn_context_release(context);
 }
 
-// Makes an array over `storage`, taking the caller's reference of it (also on failure).
-static cairn_status array_create(crn_storage *storage, const crn_tensor *view, const int64_t *interleave, bool read_only,
-                                 cairn_ndarray **out) {
+cairn_status crn_ndarray_create_over(crn_storage *storage, const crn_tensor *view, const int64_t *interleave, bool read_only,
+                                     cairn_ndarray **out) {
   cairn_ndarray *a;
   cairn_status status = crn_alloc_zero(&storage->context->allocator, sizeof *a, &a);
   if (status != CAIRN_OK) {
@@ -83,7 +85,7 @@ static cairn_status create_with_layout(cairn_context *context, cairn_dtype dtype
   crn_storage *storage;
   CRN_TRY(storage_create(context, bytes, clear, &storage));
   view.data = storage->data;
-  return array_create(storage, &view, interleave, false, out);
+  return crn_ndarray_create_over(storage, &view, interleave, false, out);
 }
 
 cairn_status cairn_ndarray_create(cairn_context *context, cairn_dtype dtype, const int64_t *shape, int rank, cairn_ndarray **out_array) {
@@ -152,15 +154,14 @@ cairn_status cairn_ndarray_wrap(cairn_context *context, const cairn_ndarray_wrap
   s->bytes = o->bytes;
   s->is_wrapped = true;
   cairn_context_retain(context);
-  CRN_TRY(array_create(s, &view, o->interleave, o->read_only, out_array));
+  CRN_TRY(crn_ndarray_create_over(s, &view, o->interleave, o->read_only, out_array));
   // Only from here on the caller's memory is ours to release.
   s->release = o->release;
   s->user = o->user;
   return CAIRN_OK;
 }
 
-cairn_status cairn_ndarray_slice(cairn_ndarray *array, const int64_t *start, const int64_t *end, cairn_ndarray **out_view) {
-  *out_view = NULL;
+static cairn_status find_slice(const cairn_ndarray *array, const int64_t *start, const int64_t *end, crn_tensor *out_view) {
   crn_tensor view = array->view;
   int64_t offset = 0;
   for (int i = 0; i < view.rank; i++) {
@@ -176,14 +177,32 @@ cairn_status cairn_ndarray_slice(cairn_ndarray *array, const int64_t *start, con
     view.dims[i] = to - from;
   }
   view.data = crn_tensor_at(&view, offset);
+  *out_view = view;
+  return CAIRN_OK;
+}
+
+cairn_status cairn_ndarray_slice(cairn_ndarray *array, const int64_t *start, const int64_t *end, cairn_ndarray **out_view) {
+  crn_tensor view;
+  *out_view = NULL;
+  CRN_TRY(find_slice(array, start, end, &view));
   atomic_fetch_add_explicit(&array->storage->references, 1, memory_order_relaxed);
-  return array_create(array->storage, &view, array->interleave, array->is_read_only, out_view);
+  return crn_ndarray_create_over(array->storage, &view, array->interleave, array->is_read_only, out_view);
+}
+
+cairn_status cairn_ndarray_reslice(cairn_ndarray *array, const int64_t *start, const int64_t *end, cairn_ndarray **in_out_view) {
+  cairn_ndarray *old = *in_out_view;
+  bool is_ours = old && old != array && old->storage == array->storage && !array->is_interleaved && !old->is_interleaved &&
+                 old->is_read_only == array->is_read_only && atomic_load_explicit(&old->references, memory_order_acquire) == 1;
+  if (is_ours && find_slice(array, start, end, &old->view) == CAIRN_OK) return CAIRN_OK;
+  *in_out_view = NULL;
+  cairn_ndarray_release(old);
+  return cairn_ndarray_slice(array, start, end, in_out_view);
 }
 
 cairn_status cairn_ndarray_const_view(cairn_ndarray *array, cairn_ndarray **out_view) {
   *out_view = NULL;
   atomic_fetch_add_explicit(&array->storage->references, 1, memory_order_relaxed);
-  return array_create(array->storage, &array->view, array->interleave, true, out_view);
+  return crn_ndarray_create_over(array->storage, &array->view, array->interleave, true, out_view);
 }
 
 void cairn_ndarray_retain(cairn_ndarray *a) { atomic_fetch_add_explicit(&a->references, 1, memory_order_relaxed); }
@@ -205,8 +224,8 @@ const int64_t *cairn_ndarray_interleave(const cairn_ndarray *a) { return a->inte
 int64_t cairn_ndarray_count(const cairn_ndarray *a) { return crn_tensor_count(&a->view); }
 bool cairn_ndarray_is_contiguous(const cairn_ndarray *a) { return !a->is_interleaved && crn_tensor_is_contiguous(&a->view); }
 bool cairn_ndarray_is_read_only(const cairn_ndarray *a) { return a->is_read_only; }
-const void *cairn_ndarray_data(const cairn_ndarray *a) { return a->view.data; }
-void *cairn_ndarray_mutable_data(cairn_ndarray *a) { return a->is_read_only ? NULL : a->view.data; }
+const void *cairn_ndarray_data(const cairn_ndarray *a) { return a->view.pages ? NULL : a->view.data; }
+void *cairn_ndarray_mutable_data(cairn_ndarray *a) { return a->is_read_only || a->view.pages ? NULL : a->view.data; }
 
 // --- elements --------------------------------------------------------------------------------------------------------
 
@@ -231,8 +250,7 @@ cairn_status cairn_ndarray_write(cairn_ndarray *a, const void *data, size_t byte
   CRN_TRY(check_writable(a));
   CRN_TRY(check_size(a, bytes));
   crn_tensor plain = crn_tensor_make(a->view.dtype, a->view.dims, a->view.rank, (void *)data);
-  crn_ndarray_copy_in(a, &plain);
-  return CAIRN_OK;
+  return crn_ndarray_copy_in(a, &plain);
 }
 
 cairn_status cairn_ndarray_copy(const cairn_ndarray *source, cairn_ndarray *target) {
@@ -240,9 +258,9 @@ cairn_status cairn_ndarray_copy(const cairn_ndarray *source, cairn_ndarray *targ
   if (source->view.dtype != target->view.dtype || !crn_tensor_same_shape(&source->view, &target->view)) {
     return CRN_FAIL(INVALID_ARGUMENT, "arrays of unequal type or shape");
   }
-  if (!source->is_interleaved) {
-    crn_ndarray_copy_in(target, &source->view);
-  } else if (!target->is_interleaved) {
+  if (!source->is_interleaved) return crn_ndarray_copy_in(target, &source->view);
+  CRN_TRY(crn_tensor_own(&target->view));
+  if (!target->is_interleaved) {
     crn_ndarray_copy_out(source, &target->view);
   } else {
     const cairn_allocator *a = &source->storage->context->allocator;
@@ -251,14 +269,16 @@ cairn_status cairn_ndarray_copy(const cairn_ndarray *source, cairn_ndarray *targ
     CRN_TRY(crn_alloc(a, bytes, &plain));
     crn_tensor middle = crn_tensor_make(source->view.dtype, source->view.dims, source->view.rank, plain);
     crn_ndarray_copy_out(source, &middle);
-    crn_ndarray_copy_in(target, &middle);
+    cairn_status status = crn_ndarray_copy_in(target, &middle);
     crn_free(a, plain, bytes);
+    return status;
   }
   return CAIRN_OK;
 }
 
 cairn_status cairn_ndarray_zero(cairn_ndarray *a) {
   CRN_TRY(check_writable(a));
+  if (crn_ndarray_is_whole_segmented(a)) return cairn_ndarray_drop_rows(a, 0, a->view.dims[a->storage->pages->axis]);
   if (cairn_ndarray_is_contiguous(a)) {
     memset(a->view.data, 0, (size_t)crn_tensor_count(&a->view) * cairn_dtype_bytes(a->view.dtype));
     return CAIRN_OK;
@@ -267,8 +287,7 @@ cairn_status cairn_ndarray_zero(cairn_ndarray *a) {
   static const char zero[16] = {0};
   crn_tensor source = crn_tensor_make(a->view.dtype, a->view.dims, a->view.rank, (void *)zero);
   for (int i = 0; i < source.rank; i++) source.strides[i] = 0;
-  crn_ndarray_copy_in(a, &source);
-  return CAIRN_OK;
+  return crn_ndarray_copy_in(a, &source);
 }
 
 // --- use as a state ----------------------------------------------------------------------------------------------------

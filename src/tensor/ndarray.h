@@ -15,6 +15,7 @@ typedef struct crn_storage {
   void (*release)(void *user);  ///< of wrapped memory
   void *user;
   bool is_wrapped;
+  struct crn_pages *pages;  ///< of segmented arrays, which have no `data`; else NULL
   /// The run that uses the storage as a state; NULL when none does.
   _Atomic(const void *) busy_owner;
 } crn_storage;
@@ -28,9 +29,13 @@ struct cairn_ndarray {
   bool is_interleaved, is_read_only;
 };
 
+/// Whether the array is a segmented one and not a cut out of one.
+bool crn_ndarray_is_whole_segmented(const cairn_ndarray *array);
+
 /// Copies between an interleaved (or plain) array and a plain tensor of its logical shape.
 void crn_ndarray_copy_out(const cairn_ndarray *array, const crn_tensor *target);
-void crn_ndarray_copy_in(cairn_ndarray *array, const crn_tensor *source);
+/// Errors: OUT_OF_MEMORY where pages have to be had first; nothing is copied then.
+cairn_status crn_ndarray_copy_in(cairn_ndarray *array, const crn_tensor *source);
 
 /// Marks the storage as a state of `owner`. `*out_taken` tells whether this call did it (false: `owner` had it already).
 /// Errors: BUSY naming `name`.
@@ -40,6 +45,9 @@ void crn_ndarray_unlock(cairn_ndarray *array, const void *owner);
 /// Preferred strides of a shape with interleave, and the elements of storage they span. False on overflow.
 bool crn_layout_strides(const int64_t *dims, const int64_t *interleave, int rank, int64_t *out_strides, int64_t *out_span);
 
+/// An array over storage, whose reference the caller gives away (also on failure). `interleave` may be NULL.
+cairn_status crn_ndarray_create_over(crn_storage *storage, const crn_tensor *view, const int64_t *interleave, bool read_only,
+                                     cairn_ndarray **out_array);
 /// An ndarray over a plain tensor in fresh zeroed storage, or sharing nothing: used by the executor for outputs.
 cairn_status crn_ndarray_create_uninitialized(cairn_context *context, cairn_dtype dtype, const int64_t *shape, int rank,
                                               cairn_ndarray **out_array);

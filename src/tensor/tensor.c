@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "tensor/pages.h"
 
 bool crn_shape_count(const int64_t *dims, int rank, int64_t *out_count) {
   int64_t n = 1;
@@ -62,6 +63,7 @@ int64_t crn_tensor_count(const crn_tensor *t) {
 
 bool crn_tensor_is_contiguous(const crn_tensor *t) {
   int64_t step = 1;
+  if (t->pages) return false;
   for (int i = t->rank - 1; i >= 0; i--) {
     if (t->dims[i] == 0) return true;
     if (t->dims[i] != 1 && t->strides[i] != step) return false;
@@ -146,6 +148,10 @@ static int merge_rows(const crn_tensor *a, const crn_tensor *b, int64_t *out_n) 
 void crn_tensor_copy(const crn_tensor *source, const crn_tensor *target) {
   size_t size = cairn_dtype_bytes(source->dtype);
   if (crn_tensor_count(source) == 0) return;
+  if (source->pages || target->pages) {
+    crn_paged_copy(source, target);
+    return;
+  }
   if (source->rank == 0) {
     memcpy(target->data, source->data, size);
     return;

@@ -13,6 +13,8 @@ typedef struct crn_tensor {
   int64_t dims[CAIRN_MAX_RANK];
   int64_t strides[CAIRN_MAX_RANK];  ///< in elements; may be 0 (broadcast) or negative (reversed)
   void *data;                       ///< of element 0; NULL when only the shape is known
+  /// Elements lie in pages: data and strides are of the space of tensor/pages.h, which is no memory. NULL = plain.
+  struct crn_pages *pages;
 } crn_tensor;
 
 typedef enum crn_dtype_class {

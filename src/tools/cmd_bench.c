@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/pool.h"
 #include "import/synthetic/synthetic.h"
+#include "tools/bench_batch.h"
 #include "tools/bench_prompt.h"
 #include "tools/commands.h"
 #include "tools/generation.h"
@@ -25,7 +26,8 @@
 
 typedef struct bench_options {
   const char *protocol, *model, *output_json;
-  crn_option_integer prompt_tokens, generation_tokens, trials;
+  crn_option_integer prompt_tokens, generation_tokens, trials, batch;
+  crn_option_number batch_step;
   crn_option_unsigned seed;
   bool json;
   crn_generation_values generation;
@@ -54,6 +56,23 @@ static const crn_tool_option g_options[] = {
      .help = "apple: 512/1024/5, means; pb-random-v1: 128/256, one cold and three warm trials, medians",
      .choices = "apple|pb-random-v1"},
     BENCH_COUNTS(1),
+    {.name = "batch",
+     .kind = OPTION_INTEGER,
+     .offset = AT(batch),
+     .argument = "N",
+     .group = GROUP_PROTOCOL,
+     .help = "1, 2, 4, … N sequences at once instead of trials, and a prompt that comes to the others (defaults: 64 prompt tokens, 64 "
+             "generated)",
+     .minimum = 1,
+     .maximum = 64},
+    {.name = "batch-step",
+     .kind = OPTION_NUMBER,
+     .offset = AT(batch_step),
+     .argument = "SECONDS",
+     .group = GROUP_PROTOCOL,
+     .help = "with --batch: how long a step may take while prompts are computed (default 0.1)",
+     .minimum = 1e-6,
+     .maximum = 3600},
     {.name = "json", .kind = OPTION_FLAG, .offset = AT(json), .group = GROUP_OUTPUT, .help = "one JSON document on stdout"},
     {.name = "output-json",
      .kind = OPTION_TEXT,
@@ -103,6 +122,7 @@ typedef struct bench {
   trial *trials;
   double *values;  ///< one a trial
   trial summary;
+  crn_bench_batch_result batch;
   double prepare_seconds, warmup_seconds;
 } bench;
 
@@ -211,6 +231,10 @@ static void write_json(const bench *b, crn_json_writer *w) {
   crn_jw_put_number(w, "generation_tps", b->summary.generation_tps);
   crn_jw_put_number(w, "prompt_tps", b->summary.prompt_tps);
   crn_jw_close_object(w);
+  if (b->o->batch.given) {
+    crn_jw_key(w, "batch");
+    crn_bench_batch_write(&b->batch, w);
+  }
   crn_jw_put_boolean(w, "cache_hit", false);
   crn_jw_put_integer(w, "generation_tokens", b->n_generate);
   crn_jw_put_text(w, "model", b->path);
@@ -286,6 +310,19 @@ static cairn_status prepare(bench *b) {
   return CAIRN_OK;
 }
 
+// Sequences at once instead of trials; what one sequence gives stands where the averages are.
+static cairn_status run_batch(bench *b) {
+  const crn_bench_batch_options o = {.most = (int)b->o->batch.value,
+                                     .n_prompt = b->n_prompt,
+                                     .n_generate = b->n_generate,
+                                     .seed = b->o->seed.given ? b->o->seed.value : 0,
+                                     .max_step_seconds = b->o->batch_step.given ? b->o->batch_step.value : 0,
+                                     .is_talking = is_talking(b)};
+  CRN_TRY(crn_bench_batch(b->t, b->llm, &o, &b->batch));
+  b->summary.generation_tps = b->batch.points[0].tps;
+  return CAIRN_OK;
+}
+
 static int64_t given_or(const crn_option_integer *o, int64_t fallback) { return o->given ? o->value : fallback; }
 
 static int run_bench_on(crn_tool *t, const bench_options *o, const char *path, bool is_alias) {
@@ -294,17 +331,24 @@ static int run_bench_on(crn_tool *t, const bench_options *o, const char *path, b
   b.n_prompt = given_or(&o->prompt_tokens, random ? 128 : 512);
   b.n_generate = given_or(&o->generation_tokens, random ? 256 : 1024);
   b.n_trials = given_or(&o->trials, random ? 3 : 5);
+  if (o->batch.given) {
+    b.n_prompt = given_or(&o->prompt_tokens, 64);
+    b.n_generate = given_or(&o->generation_tokens, 64);
+    b.n_trials = 0;
+  } else if (o->batch_step.given) {
+    return crn_tool_usage_error(t, "--batch-step belongs to --batch");
+  }
   int code = crn_generation_check(t, &o->generation);
   if (code != TOOL_CONTINUE) return code;
   crn_interrupt_catch();
   cairn_status status = crn_tool_open_context(t);
   if (status == CAIRN_OK) status = crn_output_check_file("--output-json", o->output_json);
   if (status == CAIRN_OK) status = prepare(&b);
-  if (status == CAIRN_OK) status = run_trials(&b);
+  if (status == CAIRN_OK) status = o->batch.given ? run_batch(&b) : run_trials(&b);
   if (status == CAIRN_OK) {
-    summarize(&b);
+    if (!o->batch.given) summarize(&b);
     if (o->json || o->output_json) status = put_json(&b);
-    if (status == CAIRN_OK) print_summary(&b);
+    if (status == CAIRN_OK && !o->batch.given) print_summary(&b);
   }
   cairn_llm_close(b.llm);
   return crn_tool_flush(t, crn_tool_result(t, status));
@@ -354,6 +398,7 @@ const crn_tool_command crn_command_bench = {
         "\n"
         "  cairn bench bundle\n"
         "  cairn bench bundle -p 512 -g 128 -n 3 --json\n"
+        "  cairn bench bundle --batch 8\n"
         "  cairn bench model.gguf --protocol pb-random-v1",
     TOOL_OPTIONS(g_options),
     .min_positionals = 1,

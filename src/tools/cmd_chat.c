@@ -11,12 +11,16 @@
 #include "tools/chat_history.h"
 #include "tools/commands.h"
 #include "tools/generation.h"
+#include "tools/guide.h"
 #include "tools/images.h"
+#include "tools/speculation.h"
 
 typedef struct chat_options {
   const char *system;
   crn_dialogue_values dialogue;
+  crn_guide_values guide;
   crn_generation_values generation;
+  crn_speculation_values speculation;
 } chat_options;
 
 #define GROUP_CHAT "Conversation"
@@ -40,7 +44,9 @@ static const crn_tool_option g_options[] = {
      .maximum = 1e12},
     CRN_DIALOGUE_OPTIONS(chat_options, "separate"),
     CRN_STOP_OPTIONS(chat_options, GROUP_CHAT),
+    CRN_GUIDE_OPTIONS(chat_options),
     CRN_SAMPLING_OPTIONS(chat_options),
+    CRN_SPECULATION_OPTIONS(chat_options),
     CRN_ENGINE_OPTIONS(chat_options),
 };
 
@@ -49,8 +55,9 @@ static const chat_options g_defaults = {.generation = {.max_tokens = {.value = 1
 typedef struct chat {
   crn_token_stream stream;  // first: it is the user of the callbacks
   const chat_options *o;
-  cairn_llm *llm;
+  cairn_llm *llm, *draft;
   bool interactive;
+  cairn_grammar_source guide;
   crn_chat_history history;
   crn_images images;           // of the whole conversation, while a reply is made
   CRN_VEC(char *) new_images;  // given with /image, for the next message
@@ -86,7 +93,9 @@ static cairn_status generate(chat *c, const char *conversation, crn_reply *reply
   g.images = c->images.list.items;
   g.n_images = (int)c->images.list.size;
   crn_generation_fill(&c->o->generation, &g);
+  crn_speculation_fill(&c->o->speculation, c->draft, &g);
   g.max_tokens = c->o->generation.max_tokens.value;
+  g.guide = c->guide;
   g.on_token = crn_token_stream_take;
   g.should_cancel = crn_token_stream_cancelled;
   g.user = c;
@@ -106,7 +115,12 @@ static cairn_status take_reply(chat *c, crn_reply *reply, const cairn_generation
   cairn_generation_info info;
   CRN_TRY(crn_chat_history_add_reply(&c->history, reply));
   cairn_generation_get(generation, &info);
-  if (c->stream.t->verbose) crn_generation_note(c->stream.t, &info);
+  if (c->stream.t->verbose) {
+    crn_generation_note(c->stream.t, &info);
+  } else {
+    crn_generation_note_overflow(c->stream.t, &info);
+  }
+  crn_guide_report(c->stream.t, &info);
   if (info.stop_reason == CAIRN_STOP_CONTEXT_FULL) crn_tool_note(c->stream.t, "(the context is full; /reset starts over)");
   return CAIRN_OK;
 }
@@ -229,12 +243,16 @@ static int converse(chat *c) {
 
 static int run_chat(crn_tool *t, const void *values) {
   chat c = {.stream.t = t, .o = values, .interactive = isatty(STDIN_FILENO)};
-  int code = crn_dialogue_check(t, &c.o->dialogue);
+  int code = crn_guide_check(t, &c.o->guide);
+  if (code == TOOL_CONTINUE) code = crn_dialogue_check(t, &c.o->dialogue);
   if (code == TOOL_CONTINUE) code = crn_generation_check(t, &c.o->generation);
+  if (code == TOOL_CONTINUE) code = crn_speculation_check(t, &c.o->speculation);
   if (code != TOOL_CONTINUE) return code;
   cairn_status status = crn_chat_history_initialize(&c.history, c.o->dialogue.template_name);
   if (status == CAIRN_OK) status = crn_dialogue_read_tools(&c.o->dialogue, &c.history.tools);
+  if (status == CAIRN_OK) status = crn_guide_read(t, &c.o->guide, &c.guide);
   if (status == CAIRN_OK) status = crn_generation_open(t, t->positionals[0], &c.o->generation, CRN_NEED_CHAT, &c.llm);
+  if (status == CAIRN_OK) status = crn_speculation_open(t, &c.o->speculation, &c.o->generation, &c.draft);
   if (status == CAIRN_OK) status = start_over(&c);
   if (status == CAIRN_OK) {
     cairn_llm_info info;
@@ -249,6 +267,7 @@ static int run_chat(crn_tool *t, const void *values) {
   drop_new_images(&c);
   crn_vec_free(crn_default_allocator(), &c.new_images);
   if (c.llm) cairn_llm_close(c.llm);
+  if (c.draft) cairn_llm_close(c.draft);
   return crn_tool_flush(t, code);
 }
 

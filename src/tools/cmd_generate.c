@@ -4,9 +4,11 @@
 
 #include "tools/commands.h"
 #include "tools/generation.h"
+#include "tools/guide.h"
 #include "tools/images.h"
 #include "tools/logits.h"
 #include "tools/outputs.h"
+#include "tools/speculation.h"
 #include "tools/text_source.h"
 
 typedef struct generate_options {
@@ -14,7 +16,9 @@ typedef struct generate_options {
   bool json, no_template;
   crn_option_list images;
   crn_dialogue_values dialogue;
+  crn_guide_values guide;
   crn_generation_values generation;
+  crn_speculation_values speculation;
 } generate_options;
 
 #define GROUP_PROMPT "Prompt (one of the first three)"
@@ -81,7 +85,9 @@ static const crn_tool_option g_options[] = {
      .help = "feed the ids of {\"tokens\":[...]} instead of sampled ones"},
     CRN_DIALOGUE_OPTIONS(generate_options, "show: as the model writes it"),
     CRN_STOP_OPTIONS(generate_options, GROUP_OUTPUT),
+    CRN_GUIDE_OPTIONS(generate_options),
     CRN_SAMPLING_OPTIONS(generate_options),
+    CRN_SPECULATION_OPTIONS(generate_options),
     CRN_ENGINE_OPTIONS(generate_options),
 };
 
@@ -90,7 +96,7 @@ static const generate_options g_defaults = {.generation = {.max_tokens = {.value
 typedef struct generate_job {
   crn_token_stream stream;  // first: the callbacks of both get the job
   crn_logits logits;
-  cairn_llm *llm;
+  cairn_llm *llm, *draft;
   cairn_generate_options options;
   crn_reply reply;
   json_t *tools;
@@ -111,8 +117,12 @@ static int check_options(crn_tool *t, const generate_options *o) {
     return crn_tool_usage_error(t, "--no-template is about text; --raw-tokens never goes through a template");
   if ((o->dialogue.tools || o->dialogue.template_name) && (o->no_template || o->raw_tokens))
     return crn_tool_usage_error(t, "--tools and --template are for the chat template; --raw-tokens and --no-template do not use it");
-  int code = crn_dialogue_check(t, &o->dialogue);
-  return code != TOOL_CONTINUE ? code : crn_generation_check(t, &o->generation);
+  if (o->force && (o->guide.schema || o->guide.grammar || o->guide.regex || o->guide.any_json))
+    return crn_tool_usage_error(t, "--force gives the tokens; --json-schema, --grammar, --regex and --any-json choose them");
+  int code = crn_guide_check(t, &o->guide);
+  if (code == TOOL_CONTINUE) code = crn_dialogue_check(t, &o->dialogue);
+  if (code == TOOL_CONTINUE) code = crn_generation_check(t, &o->generation);
+  return code != TOOL_CONTINUE ? code : crn_speculation_check(t, &o->speculation);
 }
 
 // With tools or a named template the prompt is a whole conversation.
@@ -150,6 +160,7 @@ static cairn_status read_prompt(crn_tool *t, const generate_options *o, generate
   } else {
     CRN_TRY(crn_str_puts(&job->text, o->prompt));
   }
+  CRN_TRY(crn_guide_read(t, &o->guide, &g->guide));
   for (int i = 0; i < o->images.n; i++) CRN_TRY(crn_images_add(t, &job->images, o->images.items[i]));
   g->images = job->images.list.items;
   g->n_images = (int)job->images.list.size;
@@ -201,6 +212,7 @@ static cairn_status open_reply(crn_tool *t, const generate_options *o, generate_
 static void set_callbacks(crn_tool *t, const generate_options *o, generate_job *job) {
   cairn_generate_options *g = &job->options;
   crn_generation_fill(&o->generation, g);
+  crn_speculation_fill(&o->speculation, job->draft, g);
   g->max_tokens = o->generation.max_tokens.value;
   g->on_token = crn_token_stream_take;
   g->should_cancel = crn_token_stream_cancelled;
@@ -242,6 +254,7 @@ static int report(crn_tool *t, const generate_options *o, generate_job *job, cai
     if (status == CAIRN_OK && o->logits && crn_logits_write(&job->logits, (int64_t)info.n_prompt_tokens, o->logits) != CAIRN_OK)
       code = crn_tool_fail(t);
     if (!o->json) crn_generation_note(t, &info);
+    crn_guide_report(t, &info);
     if (!o->json && info.stop_reason == CAIRN_STOP_CANCELLED && code == TOOL_OK) code = TOOL_FAILURE;
   }
   if (status != CAIRN_OK) {
@@ -263,6 +276,7 @@ static int run_generate(crn_tool *t, const void *values) {
   if (status == CAIRN_OK) status = check_output(t, o);
   if (status == CAIRN_OK)
     status = crn_generation_open(t, t->positionals[0], &o->generation, o->raw_tokens ? CRN_NEED_IDS : CRN_NEED_TEXT, &job.llm);
+  if (status == CAIRN_OK) status = crn_speculation_open(t, &o->speculation, &o->generation, &job.draft);
   if (status == CAIRN_OK) set_callbacks(t, o, &job);
   if (status == CAIRN_OK) status = open_reply(t, o, &job);
   if (status != CAIRN_OK) {
@@ -284,6 +298,7 @@ static int run_generate(crn_tool *t, const void *values) {
   crn_reply_close(&job.reply);
   json_decref(job.tools);
   if (job.llm) cairn_llm_close(job.llm);
+  if (job.draft) cairn_llm_close(job.draft);
   return crn_tool_flush(t, code);
 }
 
@@ -299,6 +314,7 @@ const crn_tool_command crn_command_generate = {
         "  cairn generate bundle --prompt \"Why is the sky blue?\"\n"
         "  cairn generate model.gguf --prompt-file essay.txt --no-template --max-tokens 100 --temperature 0.8 --top-p 0.95\n"
         "  cairn generate bundle --prompt \"Weather in Oslo?\" --tools tools.json --json\n"
+        "  cairn generate bundle --prompt \"Name three cities.\" --json-schema cities.json\n"
         "  cairn generate vlm-bundle --image photo.jpg --prompt \"What is on the table?\"\n"
         "  cairn generate bundle --raw-tokens prompt.json --max-tokens 16 --json",
     TOOL_OPTIONS(g_options),

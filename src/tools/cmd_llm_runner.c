@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "tools/commands.h"
+#include "tools/guide.h"
 #include "tools/outputs.h"
 #include "tools/runner.h"
 #include "tools/text_source.h"
@@ -51,7 +52,7 @@ static const crn_tool_option g_options[] = {
     NUMBER("repetition-penalty", penalty, GROUP_SAMPLING, "make repeated tokens less likely"),
     INTEGER("repetition-penalty-window", penalty_window, GROUP_SAMPLING, "only for the last N tokens"),
     FLAG("synchronous-sampling", synchronous_sampling, GROUP_SAMPLING, "accepted; sampling is synchronous here"),
-    TEXT("json-schema", json_schema, "S", GROUP_SAMPLING, "constrain the text to a schema (not available in this version)"),
+    TEXT("json-schema", json_schema, "S", GROUP_SAMPLING, "constrain the text to a JSON Schema"),
     CHOICE("inference-engine-variant", engine, GROUP_ENGINE, "engine",
            "default|auto|sequential|coreai-sequential|pipelined|coreai-pipelined|static-shape"),
     CHOICE("kv-cache-strategy", kv, GROUP_ENGINE, "storage of the key/value cache", "auto|fixed-size|fixed|fixed_size|growing|chunked"),
@@ -184,7 +185,10 @@ static cairn_status open_model(crn_runner *r) {
   CRN_TRY(crn_output_check_apart("--save-logits", o->save_logits, o->raw_tokens));
   if (o->clear_cache) say(r, "Cleared specialization cache for %s (0 component(s))\n", o->model);
   CRN_TRY(check_media(r, &source));
-  if (o->json_schema) return CRN_FAIL(UNSUPPORTED, "--json-schema: this version has no guided generation yet");
+  if (o->json_schema) {
+    const crn_guide_values guide = {.schema = o->json_schema};
+    CRN_TRY(crn_guide_read(r->t, &guide, &r->guide));
+  }
   if (o->chunk_size.given) {
     char text[32];
     snprintf(text, sizeof text, "%lld", (long long)o->chunk_size.value);
@@ -311,6 +315,7 @@ static cairn_status show_generation(crn_runner *r, const cairn_generation *gener
     putchar('\n');
   }
   if (crn_runner_wants_logits(r->o)) CRN_TRY(print_and_save_logits(r));
+  crn_guide_report(r->t, &info);
   if (!r->t->quiet) crn_runner_print_summary(r, &info);
   return CAIRN_OK;
 }
@@ -324,6 +329,7 @@ static cairn_status generate(crn_runner *r) {
                               .n_tokens = r->n_prompt,
                               .max_tokens = r->o->max_tokens.value,
                               .sampling = sampling_of(r->o),
+                              .guide = r->guide,
                               .on_token = crn_runner_take_token,
                               .should_cancel = crn_token_stream_cancelled,
                               .user = r};

@@ -80,6 +80,9 @@ static cairn_status print_metadata(const crn_asset_facts *facts) {
   }
   json_decref(root);
   if (cairn_asset_version_stamp(facts->asset)) printf("  %-14s %lld\n", "dialect", (long long)cairn_asset_version_stamp(facts->asset));
+  const char *architecture, *precision;
+  if (cairn_asset_is_compiled(facts->asset, &architecture, &precision))
+    printf("  %-14s for %s, precision %s\n", "compiled", architecture, precision);
   if (cairn_asset_hash(facts->asset)[0]) printf("  %-14s %s\n", "sha256", cairn_asset_hash(facts->asset));
   return CAIRN_OK;
 }
@@ -223,6 +226,11 @@ void crn_facts_write(crn_json_writer *w, const crn_asset_facts *facts, crn_facts
   crn_facts_write_ops(w, facts);
   write_weights(w, facts, style.all_weights);
   crn_jw_put_text(w, "sha256", cairn_asset_hash(facts->asset));
+  const char *architecture, *precision;
+  if (cairn_asset_is_compiled(facts->asset, &architecture, &precision)) {
+    crn_jw_put_text(w, "compiled_architecture", architecture);
+    crn_jw_put_text(w, "compiled_precision", precision);
+  }
   crn_jw_put_integer(w, "version_stamp", cairn_asset_version_stamp(facts->asset));
   crn_jw_key(w, "warnings");
   crn_jw_open_array(w, cairn_asset_warning_count(facts->asset) == 0);

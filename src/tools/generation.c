@@ -5,6 +5,7 @@
 
 #include "import/safetensors.h"
 #include "tools/json_writer.h"
+#include "tools/speculation.h"
 
 int crn_generation_check(crn_tool *t, const crn_generation_values *v) {
   bool filters = v->top_k.given || v->top_p.given || v->min_p.given;
@@ -12,9 +13,12 @@ int crn_generation_check(crn_tool *t, const crn_generation_values *v) {
     return crn_tool_usage_error(t, "--greedy excludes --temperature, --top-k, --top-p and --min-p");
   if (v->repetition_window.given && !v->repetition_penalty.given)
     return crn_tool_usage_error(t, "--repetition-penalty-window requires --repetition-penalty");
-  if (v->kv_page.given && (!v->kv || strcmp(v->kv, "paged") != 0)) return crn_tool_usage_error(t, "--kv-page belongs to --kv paged");
-  if (v->kv_window.given && (!v->kv || strcmp(v->kv, "chunked") != 0))
-    return crn_tool_usage_error(t, "--kv-window belongs to --kv chunked");
+  bool is_chunked = v->kv && strcmp(v->kv, "chunked") == 0, is_paged = is_chunked || (v->kv && strcmp(v->kv, "paged") == 0);
+  if (v->kv_page.given && !is_paged) return crn_tool_usage_error(t, "--kv-page belongs to --kv paged and --kv chunked");
+  if (v->kv_type && strcmp(v->kv_type, "auto") != 0 && !is_paged)
+    return crn_tool_usage_error(t, "--kv-type %s belongs to --kv paged and --kv chunked", v->kv_type);
+  if ((v->kv_window.given || v->kv_sinks.given) && !is_chunked)
+    return crn_tool_usage_error(t, "--kv-window and --kv-sinks belong to --kv chunked");
   for (int i = 0; i < v->stop.n; i++)
     if (!v->stop.items[i][0]) return crn_tool_usage_error(t, "--stop is empty; a text to stop at is expected");
   return TOOL_CONTINUE;
@@ -88,11 +92,17 @@ cairn_status crn_generation_open(crn_tool *t, const char *name, const crn_genera
                                .progress = crn_tool_progress_callback,
                                .progress_user = t};
   cairn_llm_options options = {.engine = v->engine,
+                               .pipeline_depth = (int)v->pipeline_depth.value,
                                .kv = v->kv,
                                .kv_capacity = v->kv_capacity.value,
+                               .kv_page = v->kv_page.value,
+                               .kv_window = v->kv_window.value,
+                               .kv_sinks = v->kv_sinks.given && v->kv_sinks.value == 0 ? -1 : v->kv_sinks.value,
+                               .kv_type = v->kv_type,
                                .prefill_chunk = v->prefill_chunk.value,
                                .max_context = v->max_context.value,
                                .tokenizer = v->tokenizer,
+                               .prompt_cache = v->prompt_cache,
                                .model = &model};
   crn_tool_progress(t, "loading", 0, 0);
   crn_tool_hold_log(t);
@@ -135,6 +145,7 @@ void crn_generation_fill(const crn_generation_values *v, cairn_generate_options 
   o->n_stop = v->stop.n;
   o->ignore_eos = v->ignore_eos;
   o->keep_special_tokens = v->keep_special;
+  if (v->overflow && strcmp(v->overflow, "slide") == 0) o->overflow.kind = CAIRN_OVERFLOW_SLIDE;
 }
 
 // --- interruption -----------------------------------------------------------------------------------------------------
@@ -196,10 +207,17 @@ bool crn_token_stream_take(void *user, const cairn_token_event *event) {
 
 static double rate(int64_t n, double seconds) { return seconds > 0 ? (double)n / seconds : 0; }
 
+void crn_generation_note_overflow(crn_tool *t, const cairn_generation_info *info) {
+  if (!info->n_overflows) return;
+  crn_tool_note(t, "(the context was full: %lld of the oldest tokens were dropped)", (long long)info->overflow_dropped);
+}
+
 void crn_generation_note(crn_tool *t, const cairn_generation_info *info) {
   crn_tool_note(t, "[%zu prompt tokens%s, %.1f tokens/s; %zu generated, %.1f tokens/s; %s]", info->n_prompt_tokens,
                 info->prefix_hit ? " (partly reused)" : "", rate(info->prefill_tokens, info->prefill_seconds), info->n_tokens,
                 rate(info->decode_tokens, info->decode_seconds), cairn_stop_reason_text(info->stop_reason));
+  crn_speculation_note(t, info);
+  crn_generation_note_overflow(t, info);
 }
 
 static void write_ids(crn_json_writer *w, const char *key, const int32_t *ids, size_t n) {
@@ -259,7 +277,25 @@ cairn_status crn_generation_print_json(const cairn_llm *llm, const cairn_generat
   crn_jw_put_number(&w, "decode_s", g->decode_seconds);
   crn_jw_put_integer(&w, "decode_tokens", g->decode_tokens);
   crn_jw_close_object(&w);
+  crn_speculation_write(&w, g);
   crn_jw_put_integer(&w, "prefix_hit", g->prefix_hit);
+  if (g->prefix_from_disk) crn_jw_put_integer(&w, "prefix_from_disk", g->prefix_from_disk);
+  if (g->n_overflows) {
+    crn_jw_key(&w, "overflow");
+    crn_jw_open_inline_object(&w);
+    crn_jw_put_text(&w, "kind", g->overflow);
+    crn_jw_put_integer(&w, "times", g->n_overflows);
+    crn_jw_put_integer(&w, "dropped", g->overflow_dropped);
+    crn_jw_close_object(&w);
+  }
+  if (g->guided) {
+    crn_jw_key(&w, "guide");
+    crn_jw_open_inline_object(&w);
+    crn_jw_put_boolean(&w, "complete", g->guide_complete);
+    crn_jw_put_number(&w, "mask_s", g->mask_seconds);
+    crn_jw_put_number(&w, "wait_s", g->mask_wait_seconds);
+    crn_jw_close_object(&w);
+  }
   crn_jw_put_text(&w, "prompt_form", g->prompt_form);
   char seed[32];
   snprintf(seed, sizeof seed, "%llu", (unsigned long long)g->seed);

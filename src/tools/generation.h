@@ -10,8 +10,8 @@
 
 /// Values of the options below.
 typedef struct crn_generation_values {
-  const char *engine, *kv, *tokenizer, *precision;
-  crn_option_integer kv_capacity, kv_page, kv_window, prefill_chunk, max_context, max_tokens;
+  const char *engine, *kv, *kv_type, *tokenizer, *precision, *overflow, *prompt_cache;
+  crn_option_integer pipeline_depth, kv_capacity, kv_page, kv_window, kv_sinks, prefill_chunk, max_context, max_tokens;
   bool greedy, ignore_eos, keep_special;
   crn_option_number temperature, top_p, min_p, repetition_penalty;
   crn_option_integer top_k, repetition_window;
@@ -55,20 +55,32 @@ typedef struct crn_generation_values {
 
 #define CRN_ENGINE_OPTIONS(type) \
     {.name = "engine", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, engine), .argument = "E", \
-     .group = CRN_GROUP_ENGINE, .help = "how steps are run; this build has auto, sequential and static-shape", .choices = "auto|sequential|pipelined|static-shape"}, \
+     .group = CRN_GROUP_ENGINE, .help = "how steps are run: pipelined computes the next tokens while the last one is made text of", \
+     .choices = "auto|sequential|pipelined|static-shape"}, \
+    {.name = "pipeline-depth", .kind = OPTION_INTEGER, .offset = CRN_GENERATION_AT(type, pipeline_depth), .argument = "N", \
+     .group = CRN_GROUP_ENGINE, .help = "steps that may be on their way at once, for --engine pipelined", .minimum = 1, .maximum = 8}, \
     {.name = "kv", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, kv), .argument = "S", \
-     .group = CRN_GROUP_ENGINE, .help = "storage of the key/value cache; this build has auto, fixed and growing", \
+     .group = CRN_GROUP_ENGINE, .help = "storage of the key/value cache", \
       .choices = "auto|fixed|growing|paged|chunked"}, \
     {.name = "kv-capacity", .kind = OPTION_INTEGER, .offset = CRN_GENERATION_AT(type, kv_capacity), .argument = "N", \
-     .group = CRN_GROUP_ENGINE, .help = "rows of the cache: all for fixed, the first ones for growing", .minimum = 1, .maximum = 1e12}, \
+     .group = CRN_GROUP_ENGINE, .help = "rows of the cache: all for fixed, else the first ones", .minimum = 1, .maximum = 1e12}, \
     {.name = "kv-page", .kind = OPTION_INTEGER, .offset = CRN_GENERATION_AT(type, kv_page), .argument = "N", \
-     .group = CRN_GROUP_ENGINE, .help = "rows of a page, for --kv paged", .minimum = 1, .maximum = 1e12}, \
+     .group = CRN_GROUP_ENGINE, .help = "rows of a page: 64 (also without this flag), 128 or 256", .minimum = 1, .maximum = 1e12}, \
     {.name = "kv-window", .kind = OPTION_INTEGER, .offset = CRN_GENERATION_AT(type, kv_window), .argument = "W", \
-     .group = CRN_GROUP_ENGINE, .help = "tokens kept, for --kv chunked", .minimum = 1, .maximum = 1e12}, \
+     .group = CRN_GROUP_ENGINE, .help = "tokens --kv chunked keeps, the sinks among them; 1024 without this flag", .minimum = 1, .maximum = 1e12}, \
+    {.name = "kv-sinks", .kind = OPTION_INTEGER, .offset = CRN_GENERATION_AT(type, kv_sinks), .argument = "N", \
+     .group = CRN_GROUP_ENGINE, .help = "first tokens that --kv chunked never drops; 4 without this flag", .minimum = 0, .maximum = 1e12}, \
+    {.name = "kv-type", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, kv_type), .argument = "T", \
+     .group = CRN_GROUP_ENGINE, .help = "what pages hold: int8 takes about half of 16-bit caches, and rounds", .choices = "auto|int8"}, \
     {.name = "prefill-chunk", .kind = OPTION_INTEGER, .offset = CRN_GENERATION_AT(type, prefill_chunk), .argument = "N", \
      .group = CRN_GROUP_ENGINE, .help = "run prompts in pieces of N tokens", .minimum = 1, .maximum = 1e12}, \
     {.name = "max-context", .kind = OPTION_INTEGER, .offset = CRN_GENERATION_AT(type, max_context), .argument = "N", \
      .group = CRN_GROUP_ENGINE, .help = "tokens a sequence may have (at most what the model says)", .minimum = 1, .maximum = 1e12}, \
+    {.name = "overflow", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, overflow), .argument = "HOW", \
+     .group = CRN_GROUP_ENGINE, .help = "when the context is full: refuse (also without this flag), or slide: drop the oldest tokens", \
+     .choices = "refuse|slide"}, \
+    {.name = "prompt-cache", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, prompt_cache), .argument = "DIR", \
+     .group = CRN_GROUP_ENGINE, .help = "keep what prompts cost to compute in DIR, for later ones that begin alike"}, \
     {.name = "precision", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, precision), .argument = "P", \
      .group = CRN_GROUP_ENGINE, .help = "arithmetic of products with weights; auto is int8 where most weights are quantised, else exact", \
      .choices = "auto|exact|bf16|int8"}, \
@@ -122,6 +134,8 @@ typedef struct crn_token_stream {
 bool crn_token_stream_take(void *user, const cairn_token_event *event);
 bool crn_token_stream_cancelled(void *user);
 
+/// Tells that tokens were dropped; nothing when none were. Silent with -q.
+void crn_generation_note_overflow(crn_tool *t, const cairn_generation_info *info);
 /// The closing line on stderr: numbers of tokens, speeds, why it ended. Silent with -q.
 void crn_generation_note(crn_tool *t, const cairn_generation_info *info);
 

@@ -33,6 +33,7 @@ typedef struct crn_runner {
   crn_logits logits;  ///< rows from the last prompt token on
   CRN_VEC(crn_runner_token) tokens;
   double tokenize_seconds, warmup_seconds;
+  cairn_grammar_source guide;  ///< of --json-schema
 } crn_runner;
 
 /// Whether any logits are wanted.

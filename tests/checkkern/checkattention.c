@@ -33,8 +33,16 @@ static void *region(size_t bytes) {
 static void run_once(const crn_attention_kernel *kernel, crn_attention *a, size_t at) {
   size_t layer = (size_t)(a->kv_heads * a->positions * a->key_size);
   const void *keys[1] = {g.caches + at}, *values[1] = {g.caches + at + layer};
-  a->k = (crn_cache_view){CRN_CACHE_F16, keys, CRN_CACHE_ONE_PAGE, a->positions * a->key_size, a->key_size};
-  a->v = (crn_cache_view){CRN_CACHE_F16, values, CRN_CACHE_ONE_PAGE, a->positions * a->key_size, a->key_size};
+  a->k = (crn_cache_view){.type = CRN_CACHE_F16,
+                          .pages = keys,
+                          .page_shift = CRN_CACHE_ONE_PAGE,
+                          .head_stride = a->positions * a->key_size,
+                          .position_stride = a->key_size};
+  a->v = (crn_cache_view){.type = CRN_CACHE_F16,
+                          .pages = values,
+                          .page_shift = CRN_CACHE_ONE_PAGE,
+                          .head_stride = a->positions * a->key_size,
+                          .position_stride = a->key_size};
   crn_attention_plan plan;
   kernel->plan(kernel, a, 1, &plan);
   for (int64_t j = 0; j < plan.jobs; j++) kernel->run(kernel, a, &plan, j, g.scratch, g.shared);

@@ -37,7 +37,7 @@ static struct {
 
 static size_t tile_bytes(crn_linear_format f) {
   size_t bytes = 0;
-  crn_linear_packed_bytes(f, 16, K, &bytes);
+  crn_linear_weights_bytes(&(crn_linear_weights){.format = f, .n = 16, .k = K, .palette = {.tables = 1, .groups = 1}}, &bytes);
   return bytes;
 }
 
@@ -53,7 +53,11 @@ static void fill(crn_linear_format f, size_t bytes) {
     scales[i / 32] = mins[i / 32] = 0.0625f;
   }
   crn_linear_row row = {f <= CRN_LINEAR_Q8M ? (void *)quants : f == CRN_LINEAR_F32 ? (void *)values : halves, scales, mins};
-  for (int i = 0; i < 16; i++) crn_linear_pack_row(f, 16, K, i, &row, g.weights);
+  crn_linear_weights palettized = {.format = f, .n = 16, .k = K, .palette = {.tables = 1, .groups = 1}};
+  int bits = crn_linear_code_bits(f);
+  for (int i = 0; i < K && bits; i++) quants[i] &= (unsigned char)((1 << bits) - 1);
+  for (int i = 0; i < 16 && bits; i++) crn_linear_pack_codes(&palettized, i, quants, values, 1, g.weights);
+  for (int i = 0; i < 16 && !bits; i++) crn_linear_pack_row(f, 16, K, i, &row, g.weights);
   size_t tile = tile_bytes(f);
   for (size_t at = tile; at + tile <= bytes; at += tile) memcpy(g.weights + at, g.weights, tile);
 }
@@ -61,7 +65,7 @@ static void fill(crn_linear_format f, size_t bytes) {
 // Seconds of one call over all tiles of `bytes` bytes of weights.
 static double time_call(const crn_linear_kernel *kernel, size_t bytes, int64_t n_rows, double limit) {
   int64_t tiles = (int64_t)(bytes / tile_bytes(kernel->format));
-  crn_linear_weights w = {kernel->format, 8, tiles * 16, K, g.weights, bytes};
+  crn_linear_weights w = {kernel->format, 8, tiles * 16, K, g.weights, bytes, {.tables = 1, .groups = 1}};
   double best = 1e9, begin = now();
   for (int turn = 0; turn < 400 && (turn < 3 || now() - begin < limit); turn++) {
     double t = now();

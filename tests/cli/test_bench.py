@@ -85,6 +85,27 @@ class Bench(cli.CliTest):
             report = self.json("bench", f"data/gguf/{name}.gguf", *COUNTS, "--json", "-q")
             self.assertGreater(report["averages"]["generation_tps"], 0)
 
+    def test_batch(self):
+        report = self.json("bench", TINY, "--batch", "3", "-p", "30", "-g", "4", "--json", "-q")
+        self.assertEqual(list(report), sorted(APPLE + OURS + ["batch", "batch_arrival"]))
+        self.assertEqual([p["sequences"] for p in report["batch"]], [1, 2, 3])
+        self.assertEqual(report["batch"][0]["ratio"], 1)
+        for point in report["batch"]:
+            self.assertAlmostEqual(point["generation_tps"] / report["batch"][0]["generation_tps"] / point["ratio"], 1, places=5)
+            self.assertGreaterEqual(point["step_p95_s"], point["step_p50_s"])
+        arrival = report["batch_arrival"]
+        self.assertEqual(arrival["allowed_step_s"], 0.1)
+        self.assertGreaterEqual(arrival["first_token_s"], arrival["longest_step_s"])
+        self.assertGreater(arrival["steps"], 0)
+        out, _ = self.cairn("bench", TINY, "--batch", "2", "-p", "3", "-g", "2", "--batch-step", "0.5")
+        self.assertIn("  2 sequences", out)
+        self.assertIn("beside 1 sequences", out)
+
+    def test_batch_refused(self):
+        self.assertIn("--batch", self.fails("bench", TINY, "--batch", "0", code=64))
+        self.assertIn("belongs to --batch", self.fails("bench", TINY, "--batch-step", "1", code=64))
+        self.assertIn("32768", self.fails("bench", TINY, "--batch", "2", "-p", "32768", code=1))
+
     def test_refused(self):
         self.assertIn("--num-trials", self.fails("bench", TINY, "-n", "0", code=64))
         self.assertIn("MODEL is missing", self.fails("bench", code=64))

@@ -150,13 +150,41 @@ class Generate(GenerateTest):
 
     def test_kv(self):
         tokens = self.tokens(PROMPT)
-        for kv in (["auto"], ["growing", "--kv-capacity", "4"], ["fixed", "--kv-capacity", "64"]):
+        for kv in (
+            ["auto"],
+            ["growing", "--kv-capacity", "4"],
+            ["fixed", "--kv-capacity", "64"],
+            ["paged", "--kv-page", "64"],
+            ["paged", "--kv-page", "256"],
+            ["chunked", "--kv-window", "128", "--kv-sinks", "0"],
+        ):
             self.assertEqual(
                 self.generate("--raw-tokens", tokens, "--max-tokens", "12", "--kv", *kv)["tokens"], GREEDY, kv
             )
         self.assertEqual(
             self.generate("--raw-tokens", tokens, "--max-tokens", "12", "--prefill-chunk", "4")["tokens"], GREEDY
         )
+
+
+class Sessions(GenerateTest):
+    def test_prompt_cache(self):
+        prompt, cache = [i % 300 for i in range(3, 203)], self.path("prompt-cache")
+        arguments = ["--raw-tokens", self.tokens(prompt), "--max-tokens", "6", "--ignore-eos"]
+        cold = self.generate(*arguments)
+        first = self.generate(*arguments, "--prompt-cache", cache)
+        again = self.generate(*arguments, "--prompt-cache", cache)
+        self.assertEqual((first["prefix_hit"], again["prefix_hit"], again["prefix_from_disk"]), (0, 192, 192))
+        self.assertEqual((first["tokens"], again["tokens"]), (cold["tokens"], cold["tokens"]))
+        self.assertNotIn("prefix_from_disk", first)
+
+    def test_overflow(self):
+        arguments = ["--raw-tokens", self.tokens(PROMPT), "--max-tokens", "60", "--ignore-eos", "--max-context", "40"]
+        refused, slid = self.generate(*arguments), self.generate(*arguments, "--overflow", "slide")
+        self.assertEqual((refused["stop_reason"], len(refused["tokens"])), ("context_full", 31))
+        self.assertNotIn("overflow", refused)
+        self.assertEqual((slid["stop_reason"], len(slid["tokens"])), ("max_tokens", 60))
+        self.assertEqual(slid["overflow"], {"kind": "slide", "times": 3, "dropped": 30})
+        self.assertEqual(slid["tokens"][:31], refused["tokens"])
 
 
 class Logits(GenerateTest):
@@ -213,6 +241,8 @@ class Mistakes(GenerateTest):
             ["--prompt", "a", "--kv-page", "4"],
             ["--prompt", "a", "--kv", "fixed", "--kv-page", "4"],
             ["--prompt", "a", "--kv-window", "4"],
+            ["--prompt", "a", "--kv", "paged", "--kv-sinks", "4"],
+            ["--prompt", "a", "--kv-type", "int8"],
         ):
             self.fails("generate", cli.BUNDLE, *arguments, code=64)
         self.assertIn("--stop", self.fails("chat", cli.BUNDLE, "--stop", "", code=64))
@@ -242,13 +272,14 @@ class Mistakes(GenerateTest):
 
     def test_what_is_not_there_is_refused_by_name(self):
         tokens = self.tokens(PROMPT)
-        for flags in (["--engine", "pipelined"], ["--engine", "static-shape"], ["--kv", "paged"], ["--kv", "chunked"]):
+        for flags in (["--engine", "static-shape"],):
             self.assertIn(flags[1], self.fails("generate", cli.BUNDLE, "--raw-tokens", tokens, *flags, code=1))
-        for flags in (["--kv", "paged", "--kv-page", "16"], ["--kv", "chunked", "--kv-window", "16"]):
-            self.assertIn(flags[1], self.fails("generate", cli.BUNDLE, "--raw-tokens", tokens, *flags, code=1))
-        help_text = " ".join(self.cairn("generate", "--help")[0].split())
-        self.assertIn("this build has auto, sequential and static-shape (", help_text)
-        self.assertIn("this build has auto, fixed and growing (", help_text)
+        for flags, text in (
+            (["--kv", "paged", "--kv-page", "16"], "64, 128 or 256 expected"),
+            (["--kv", "chunked", "--kv-window", "99999"], "1 to 4096 expected"),
+            (["--kv", "chunked", "--kv-window", "8", "--kv-sinks", "8"], "8 sinks leave nothing"),
+        ):
+            self.assertIn(text, self.fails("generate", cli.BUNDLE, "--raw-tokens", tokens, *flags, code=1))
 
     def test_token_tables(self):
         form = "data/llm-forms/lm_extra_input"

@@ -49,6 +49,8 @@ class Compiled(cli.CliTest):
             expected = self.generate(ASSET, "--precision", precision)
             self.assertEqual(self.generate(model), expected)
             self.assertEqual(json.loads(Path(model, "compiled.json").read_text())["precision"], precision)
+            self.assertRegex(self.cairn("inspect", model)[0], rf"compiled +for \w+, precision {precision}")
+            self.assertEqual(self.json("inspect", model, "--json")["compiled_precision"], precision)
 
     def test_defaults_go_together(self):
         model = self.compile("defaults.aimodelc")

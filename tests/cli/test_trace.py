@@ -45,6 +45,24 @@ class Trace(cli.CliTest):
         runs = sorted((e["ts"], e["ts"] + e["dur"]) for e in spans if e["cat"] == "engine")
         self.assertTrue(all(a[1] <= b[0] + 0.002 for a, b in zip(runs, runs[1:])), "steps follow each other")
 
+    def test_pipelined(self):
+        # Steps are encoded and waited for on the caller's thread, run and chosen on that of the stream.
+        tokens = self.write("tokens.json", "{\"tokens\": [119, 362, 267, 138]}")
+        spans = self.trace(
+            "generate", cli.BUNDLE, "--raw-tokens", tokens, "--max-tokens", "5", "--ignore-eos", "-q", "--engine", "pipelined", "--kv-capacity", "4",
+            "--kv", "growing"
+        )  # fmt: skip
+        for name, n in (("Tokenization 4", 1), ("Prompt 0+4", 1), ("Encode step", 5), ("Wait for token", 5), ("Sample", 5), ("Give out", 5), ("Drain", 1)):
+            self.assertEqual(self.count(spans, "engine", name), n, name)
+        self.assertEqual(self.count(spans, "engine", "Grow to"), 1)
+        self.assertEqual(self.count(spans, "engine", "Wait to grow"), 1)
+        self.assertEqual(self.count(spans, "load", "Load engine pipelined"), 1)
+        self.assertEqual(self.count(spans, "stream", "Call choose"), 5)
+        thread = {name: {e["tid"] for e in spans if e["name"].startswith(name)} for name in ("Encode step", "Give out", "Sample", "Call choose")}
+        self.assertEqual(thread["Encode step"], thread["Give out"])
+        self.assertEqual(thread["Sample"], thread["Call choose"])
+        self.assertTrue(thread["Sample"].isdisjoint(thread["Give out"]))
+
     def test_wrong_places(self):
         io = self.path("in.safetensors")
         st.save(io, {"x": ("F32", [4], [1.0, 2.0, 3.0, 4.0])})

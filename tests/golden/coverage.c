@@ -147,7 +147,9 @@ int coverage_report(const coverage *c) {
   int n = 0;
   for (int id = 1; id < CRN_OP_COUNT; id++) {
     const crn_op_info *info = crn_op_info_of((crn_op_id)id);
-    bool is_counted = info->is_ready && !(info->traits & (CRN_STRUCTURE | CRN_TERMINATOR));
+    // Ops of cairn's own occur in no asset; the tests of their importers run them.
+    bool is_own = !strncmp(info->name, "cairn.", 6);
+    bool is_counted = info->is_ready && !is_own && !(info->traits & (CRN_STRUCTURE | CRN_TERMINATOR));
     if (!is_counted) continue;
     if (!c->is_used[id]) {
       printf("FAILED  no passing case uses %s, which ops.def calls READY\n", info->name);

@@ -419,9 +419,10 @@ static void test_cancel_by_question(void **state) {
     take(g, &r);
     assert_int_equal(r.reason, CAIRN_STOP_CANCELLED);
     assert_int_equal(r.n, limit <= 11 ? 0 : limit - 11);
-    assert_int_equal(history(llm), limit == 0 ? 0 : limit <= 11 ? 10 * (limit - 1) : 100 + r.n - 1);
+    // Rows that an engine computed ahead stay.
+    const int64_t held = history(llm), fed = limit == 0 ? 0 : limit <= 11 ? 10 * (limit - 1) : 100 + r.n - 1;
+    assert_in_range(held, fed, fed + (r.n && strcmp(lm_engine(llm), "pipelined") == 0 ? 2 : 0));
     // Whatever was done stays usable.
-    int64_t held = history(llm);
     result next = generate(llm, tokens, 100, 20);
     assert_int_equal(next.hit, held < 99 ? held : 99);
     expect_same_tokens(&next, &full);

@@ -60,11 +60,9 @@ static sequence read_sequence(const char *form) {
 
 static cairn_llm *open_form(const char *form, const cairn_llm_options *options) {
   char path[512];
-  cairn_llm *llm;
   // Without metadata the asset itself is opened.
   snprintf(path, sizeof path, FORMS "%s%s", form, strcmp(form, "lm_host_cache") == 0 ? "/model.aimodel" : "");
-  LM_OK(cairn_llm_open(g_context, path, options, &llm));
-  return llm;
+  return lm_open(g_context, path, options);
 }
 
 // --- one form -----------------------------------------------------------------------------------------------------------

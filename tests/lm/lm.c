@@ -36,9 +36,34 @@ cairn_context *lm_context(int n_threads) {
 cairn_llm *lm_open(cairn_context *context, const char *name, const cairn_llm_options *options) {
   char path[512];
   cairn_llm *llm;
+  cairn_llm_options o = options ? *options : (cairn_llm_options){0};
+  const char *engine = getenv("CAIRN_TEST_ENGINE");
   snprintf(path, sizeof path, "%s%s", *name == '/' ? "" : LM_MODELS, name);
-  LM_OK(cairn_llm_open(context, path, options, &llm));
+  // Whole programs of tests run again with another engine where the model and the test leave the choice.
+  if (engine && !o.engine && !strstr(name, "-ios")) o.engine = engine;
+  // And with other storage: "paged", "paged 128", "chunked", …
+  const char *kv = getenv("CAIRN_TEST_KV");
+  char strategy[16];
+  if (kv && !o.kv && sscanf(kv, "%15s", strategy) == 1) {
+    const char *rows = strchr(kv, ' ');
+    o.kv = strategy;
+    o.kv_page = rows ? atoi(rows) : 0;
+    cairn_status status = cairn_llm_open(context, path, &o, &llm);
+    if (status != CAIRN_UNSUPPORTED) {
+      LM_OK(status);
+      return llm;
+    }
+    o.kv = NULL;
+    o.kv_page = 0;
+  }
+  LM_OK(cairn_llm_open(context, path, &o, &llm));
   return llm;
+}
+
+const char *lm_engine(const cairn_llm *llm) {
+  cairn_llm_info info;
+  cairn_llm_describe(llm, &info);
+  return info.engine;
 }
 
 // --- goldens --------------------------------------------------------------------------------------------------------

@@ -26,8 +26,12 @@ void lm_expect(cairn_status status, cairn_status expected, const char *part);
 void lm_need(const char *path);
 
 cairn_context *lm_context(int n_threads);
-/// Opens LM_MODELS/name; fails the test when that fails.
+/// Opens LM_MODELS/name; fails the test when that fails. The environment variable CAIRN_TEST_ENGINE names the engine that models of open
+/// shapes get when the options name none.
 cairn_llm *lm_open(cairn_context *context, const char *name, const cairn_llm_options *options);
+
+/// The name of its engine.
+const char *lm_engine(const cairn_llm *llm);
 
 // --- goldens --------------------------------------------------------------------------------------------------------
 

@@ -118,13 +118,13 @@ static void test_description(void **state) {
   assert_string_equal(info.name, "tiny");
   assert_string_equal(info.source, "bundle");
   assert_string_equal(info.engine, "sequential");
-  assert_string_equal(info.kv_strategy, "growing");
+  assert_string_equal(info.kv_strategy, "paged");
   assert_int_equal(info.vocab_size, 50);
   assert_int_equal(info.max_context, 64);
   assert_int_equal(info.kv_capacity, 64);
   assert_int_equal(info.logits_dtype, CAIRN_F32);
   assert_string_equal(chosen(&info, "engine"), "sequential");
-  assert_string_equal(chosen(&info, "kv"), "growing");
+  assert_string_equal(chosen(&info, "kv"), "paged");
   assert_string_equal(chosen(&info, "tokenizer"), "none");
   cairn_llm_close(llm);
   llm = lm_open(context, ASSET, &(cairn_llm_options){.engine = "sequential", .kv = "growing"});

@@ -13,11 +13,11 @@ static void fill(int32_t *tokens, int64_t n, int64_t seed) {
 }
 
 static int64_t runs_of(const cairn_llm *llm, const char *function) {
-  const crn_static_shape *s = llm->fixed;
+  const crn_static_shape *s = llm->model->fixed;
   for (size_t i = 0; i < s->ladder.rungs.size; i++) {
-    if (strcmp(s->graphs[i].rung->function, function) != 0) continue;
+    if (strcmp(llm->graphs[i].rung->function, function) != 0) continue;
     cairn_function_stats stats = {0};
-    if (s->graphs[i].function) cairn_function_get_stats(s->graphs[i].function, &stats);
+    if (llm->graphs[i].function) cairn_function_get_stats(llm->graphs[i].function, &stats);
     return stats.n_runs;
   }
   fail_msg("there is no function '%s'", function);
@@ -49,8 +49,8 @@ static void test_functions_of_steps(void **state) {
   assert_int_equal(runs_of(llm, "extend_256_8"), 1);
   // The block began at 96: its five tokens are those of 96 to 100, the rest is filled up.
   const crn_static_graph *g = NULL;
-  for (size_t i = 0; i < llm->fixed->ladder.rungs.size; i++) {
-    if (strcmp(llm->fixed->graphs[i].rung->function, "extend_256_8") == 0) g = &llm->fixed->graphs[i];
+  for (size_t i = 0; i < llm->model->fixed->ladder.rungs.size; i++) {
+    if (strcmp(llm->graphs[i].rung->function, "extend_256_8") == 0) g = &llm->graphs[i];
   }
   assert_non_null(g);
   assert_int_equal(*(const int32_t *)cairn_ndarray_data(g->step), 96);

@@ -161,9 +161,27 @@ class LLM(_native.LLM):
         allow_vocab_mismatch: bool = False,
         tokenizer: str | os.PathLike[str] | None = None,
         precision: str = "default",
+        kv_page: int = 0,
+        kv_window: int = 0,
+        kv_sinks: int = 0,
+        kv_type: str | None = None,
     ) -> Self:
         return super().__new__(
-            cls, path, NDArray, engine, kv, kv_capacity, prefill_chunk, max_context, allow_vocab_mismatch, tokenizer, precision
+            cls,
+            path,
+            NDArray,
+            engine,
+            kv,
+            kv_capacity,
+            prefill_chunk,
+            max_context,
+            allow_vocab_mismatch,
+            tokenizer,
+            precision,
+            kv_page,
+            kv_window,
+            kv_sinks,
+            kv_type,
         )
 
     # --- prompts ------------------------------------------------------------------------------------------------------

@@ -158,6 +158,10 @@ class LLM:
         allow_vocab_mismatch: bool = False,
         tokenizer: str | os.PathLike[str] | None = None,
         precision: str = "default",
+        kv_page: int = 0,
+        kv_window: int = 0,
+        kv_sinks: int = 0,
+        kv_type: str | None = None,
     ) -> Self: ...
     @property
     def tokenizer(self) -> Tokenizer | None: ...

@@ -7,21 +7,25 @@ static cairn_llm *get(PyObject *self) { return ((crn_py_llm *)self)->llm; }
 
 static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
   static char *keywords[] = {"path",        "array_type",           "engine",    "kv",        "kv_capacity", "prefill_chunk",
-                             "max_context", "allow_vocab_mismatch", "tokenizer", "precision", NULL};
+                             "max_context", "allow_vocab_mismatch", "tokenizer", "precision", "kv_page",     "kv_window",
+                             "kv_sinks",    "kv_type",              NULL};
   PyObject *object, *array_type, *tokenizer = Py_None;
   cairn_llm_options o = {0};
-  long long capacity = 0, chunk = 0, max_context = 0;
+  long long capacity = 0, chunk = 0, max_context = 0, page = 0, window = 0, sinks = 0;
   int mismatch = 0;
   const char *precision = "default";
   cairn_model_options model = {0};
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|zzLLLpOs", keywords, &object, &array_type, &o.engine, &o.kv, &capacity, &chunk,
-                                   &max_context, &mismatch, &tokenizer, &precision) ||
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|zzLLLpOsLLLz", keywords, &object, &array_type, &o.engine, &o.kv, &capacity, &chunk,
+                                   &max_context, &mismatch, &tokenizer, &precision, &page, &window, &sinks, &o.kv_type) ||
       !crn_py_is_ndarray_type(array_type) || !crn_py_read_precision(precision, &model.precision))
     return NULL;
   PyObject *path = crn_py_path(object), *second = NULL, *self = NULL;
   if (path && tokenizer != Py_None) second = crn_py_path(tokenizer);
   if (path && (second || tokenizer == Py_None)) {
     o.kv_capacity = capacity;
+    o.kv_page = page;
+    o.kv_window = window;
+    o.kv_sinks = sinks;
     o.prefill_chunk = chunk;
     o.max_context = max_context;
     o.allow_vocab_mismatch = mismatch;

@@ -122,8 +122,13 @@ class Tokens(unittest.TestCase):
             self.llm.generate("text", form="magic")
         with self.assertRaises(cairn.NotFoundError):
             LLM("/there/is/nothing")
-        with self.assertRaises(cairn.UnsupportedError):
-            LLM(GGUF, engine="pipelined")
+        with self.assertRaises(cairn.IncompatibleError):
+            LLM(GGUF, engine="static-shape")
+        self.assertEqual(LLM(GGUF, engine="pipelined").info()["engine"], "pipelined")
+        paged = LLM(GGUF, kv="chunked", kv_page=128, kv_window=48, kv_sinks=8, kv_type="int8")
+        self.assertEqual(paged.info()["kv_strategy"], "chunked")
+        with self.assertRaises(cairn.InvalidArgumentError):
+            LLM(GGUF, kv="paged", kv_page=100)
         with self.assertRaises(TypeError):
             self.llm.stream(PROMPT, on_token=print)
 

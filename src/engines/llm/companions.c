@@ -79,7 +79,7 @@ static cairn_status open_embeddings(cairn_llm *llm) {
                     llm->model->contract.embeds->name);
   }
   CRN_TRY(crn_llm_embedder_open(&llm->model->embedder, model, llm->model->contract.embeds));
-  llm->model->driver = &crn_llm_vision_driver;
+  if (llm->model->driver == &crn_llm_sequential_driver) llm->model->driver = &crn_llm_vision_driver;
   if (!llm->model->source.vision) return CAIRN_OK;
   CRN_TRY(cairn_bundle_get_vision(llm->model->source.bundle, &vision));
   if (vision.image_token_id >= llm->model->contract.vocab_size) {
@@ -149,7 +149,7 @@ static cairn_status open_tables(cairn_llm *llm, const cairn_llm_options *o) {
 // --- all ----------------------------------------------------------------------------------------------------------------
 
 cairn_status crn_llm_companions_open(cairn_llm *llm, const cairn_llm_options *options) {
-  if (llm->fixed) return CAIRN_OK;
+  if (llm->model->fixed) return CAIRN_OK;
   CRN_TRY(check_query(llm));
   CRN_TRY(open_embeddings(llm));
   CRN_TRY(open_prefill(llm));

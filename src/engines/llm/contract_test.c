@@ -307,13 +307,12 @@ static void test_strategy_names(void **state) {
     const char *name;
     crn_llm_kv kv;
   } kGood[] = {{NULL, CRN_LLM_KV_AUTO},          {"auto", CRN_LLM_KV_AUTO},        {"fixed", CRN_LLM_KV_FIXED},
-               {"fixed_size", CRN_LLM_KV_FIXED}, {"fixed-size", CRN_LLM_KV_FIXED}, {"growing", CRN_LLM_KV_GROWING}};
+               {"fixed_size", CRN_LLM_KV_FIXED}, {"fixed-size", CRN_LLM_KV_FIXED}, {"growing", CRN_LLM_KV_GROWING},
+               {"paged", CRN_LLM_KV_PAGED},      {"chunked", CRN_LLM_KV_CHUNKED}};
   for (size_t i = 0; i < sizeof kGood / sizeof *kGood; i++) {
     test_expect(crn_llm_kv_parse(kGood[i].name, &kv), CAIRN_OK, "");
     assert_int_equal(kv, kGood[i].kv);
   }
-  test_expect(crn_llm_kv_parse("chunked", &kv), CAIRN_UNSUPPORTED, "'chunked' is not in this build");
-  test_expect(crn_llm_kv_parse("paged", &kv), CAIRN_UNSUPPORTED, "'paged'");
   test_expect(crn_llm_kv_parse("big", &kv), CAIRN_INVALID_ARGUMENT, "unknown KV strategy 'big'");
 }
 
@@ -323,7 +322,7 @@ typedef struct sizes {
 
 static sizes sizes_of(const crn_llm_contract *c, crn_llm_kv kv, int64_t capacity, int64_t max_context) {
   crn_llm_states s;
-  const crn_llm_states_options options = {kv, capacity, max_context};
+  const crn_llm_states_options options = {.strategy = kv, .capacity = capacity, .max_context = max_context};
   test_expect(crn_llm_states_initialize(&s, g_context, c, &options), CAIRN_OK, "");
   sizes result = {s.capacity, s.limit};
   assert_int_equal(cairn_ndarray_shape(s.arrays[0].array)[3], c->has_dynamic_kv ? s.capacity : c->fixed_rows);
@@ -353,7 +352,7 @@ static void test_capacities(void **state) {
   x = sizes_of(&c, CRN_LLM_KV_FIXED, 128, 4096);  // the array keeps its size, the rows are limited
   assert_true(x.capacity == 128 && x.limit == 128);
   crn_llm_states s;
-  const crn_llm_states_options growing = {CRN_LLM_KV_GROWING, 0, 4096};
+  const crn_llm_states_options growing = {.strategy = CRN_LLM_KV_GROWING, .max_context = 4096};
   test_expect(crn_llm_states_initialize(&s, g_context, &c, &growing), CAIRN_UNSUPPORTED,
               "needs a cache with a dynamic dim; this model's is fixed at 512 rows");
 }
@@ -365,7 +364,7 @@ static void test_growth(void **state) {
   standard(&m);
   crn_llm_contract c = accept(&m);
   crn_llm_states s;
-  const crn_llm_states_options options = {CRN_LLM_KV_GROWING, 4, 20};
+  const crn_llm_states_options options = {.strategy = CRN_LLM_KV_GROWING, .capacity = 4, .max_context = 20};
   test_expect(crn_llm_states_initialize(&s, g_context, &c, &options), CAIRN_OK, "");
   uint16_t *data = cairn_ndarray_mutable_data(s.arrays[1].array);
   for (int i = 0; i < 4 * 4 * 8; i++) data[i] = (uint16_t)(i + 1);
@@ -399,7 +398,7 @@ static void test_growth_steps(void **state) {
   crn_llm_contract c = accept(&m);
   for (size_t i = 0; i < sizeof kCases / sizeof *kCases; i++) {
     crn_llm_states s;
-    const crn_llm_states_options options = {CRN_LLM_KV_GROWING, kCases[i][0], kCases[i][2]};
+    const crn_llm_states_options options = {.strategy = CRN_LLM_KV_GROWING, .capacity = kCases[i][0], .max_context = kCases[i][2]};
     test_expect(crn_llm_states_initialize(&s, g_context, &c, &options), CAIRN_OK, "");
     test_expect(crn_llm_states_reserve(&s, kCases[i][1], 0), CAIRN_OK, "");
     assert_int_equal(s.capacity, kCases[i][3]);

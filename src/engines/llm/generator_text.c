@@ -1,7 +1,8 @@
 /// From tokens to text, events and the end of a generation.
 #include <string.h>
 
-#include "engines/llm/generator.h"
+#include "base/trace.h"
+#include "engines/llm/guide.h"
 
 void crn_generator_end(crn_generator *g, cairn_stop_reason reason) {
   g->result->reason = reason;
@@ -101,6 +102,10 @@ cairn_status crn_generator_give(crn_generator *g, int32_t token) {
   CRN_TRY(crn_vec_push(&g->llm->context->allocator, &g->result->tokens, token));
   crn_str_clear(&g->piece);
   if (!g->is_forced) CRN_TRY(check_stop_ids(g, token));
+  const int64_t start = crn_trace_begin(g->llm->context);
   if (!g->is_over) CRN_TRY(add_text(g, token));
-  return send(g, token);
+  if (!g->is_over && g->guide && crn_guide_is_last(g->guide, (int64_t)g->result->tokens.size - 1)) crn_generator_end(g, CAIRN_STOP_GRAMMAR);
+  cairn_status status = send(g, token);
+  CRN_TRACE_END(g->llm->context, start, "engine", NULL, "Give out %lld", (long long)(g->result->prompt.size + g->result->tokens.size) - 1);
+  return status;
 }

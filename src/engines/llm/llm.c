@@ -5,10 +5,17 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "engines/llm/internal.h"
+#include "base/trace.h"
+#include "engines/llm/pipelined.h"
+#include "engines/llm/block_store.h"
+#include "engines/llm/key.h"
+#include "engines/llm/prompt_cache.h"
+#include "engines/llm/sequence.h"
 #include "engines/llm/static_shape.h"
 
-enum { DEFAULT_CHUNK = 512, DEFAULT_THRESHOLD = 1024, ASSUMED_CONTEXT = 4096 };
+enum { DEFAULT_CHUNK = 512, DEFAULT_THRESHOLD = 1024, ASSUMED_CONTEXT = 4096, DEFAULT_SNAPSHOT_INTERVAL = 512, DEFAULT_SNAPSHOTS = 8 };
+
+static const size_t kSnapshotBytes = (size_t)256 << 20;
 
 static double seconds_now(void) {
   struct timespec t;
@@ -50,6 +57,8 @@ static cairn_status check_options(const cairn_llm_options *o) {
   if (o->max_context < 0 || o->max_context > INT32_MAX) {
     return CRN_FAIL(INVALID_ARGUMENT, "max_context is %lld, 0 (default) to %d expected", (long long)o->max_context, INT32_MAX);
   }
+  if (o->snapshot_interval < 0)
+    return CRN_FAIL(INVALID_ARGUMENT, "snapshot_interval is %lld, 0 (default) or more expected", (long long)o->snapshot_interval);
   return CAIRN_OK;
 }
 
@@ -84,17 +93,20 @@ static cairn_status choose_engine(cairn_llm *llm, crn_llm_engine asked, crn_llm_
   if (n > MAX_NAMES) n = MAX_NAMES;
   for (int i = 0; i < n; i++) names[i] = cairn_model_function_info(llm->model->source.model, i)->name;
   CRN_TRY(crn_llm_engine_select(asked, crn_llm_structure_of(names, n), out_engine));
-  bool is_static = *out_engine == CRN_LLM_ENGINE_STATIC_SHAPE;
-  llm->model->driver = is_static ? &crn_llm_static_driver : &crn_llm_sequential_driver;
+  llm->model->driver = *out_engine == CRN_LLM_ENGINE_STATIC_SHAPE ? &crn_llm_static_driver
+                       : *out_engine == CRN_LLM_ENGINE_PIPELINED  ? &crn_llm_pipelined_driver
+                                                                  : &crn_llm_sequential_driver;
   return CAIRN_OK;
 }
 
 static cairn_status decide_engine(cairn_llm *llm) {
-  const char *why = llm->fixed                       ? "the model has functions of fixed shapes (extend_*)"
+  const char *why = llm->model->fixed                ? "the model has functions of fixed shapes (extend_*)"
                     : llm->model->contract.embeds    ? "the decoder takes embeddings"
                     : llm->model->contract.one_token ? "the model takes one token a run"
                                                      : "the model takes any number of tokens";
-  return crn_llm_decide(llm, "engine", llm->model->driver->engine, "%s", why);
+  // Working ahead costs some microseconds a token, which only a caller that takes its time over a token gives back (docs/pipelined.md).
+  const char *other = llm->model->fixed ? "" : "; 'pipelined' pays where the caller is slow";
+  return crn_llm_decide(llm, "engine", llm->model->driver->engine, "%s%s", why, other);
 }
 
 // The function the metadata names, else "main", else the only one there is.
@@ -159,19 +171,61 @@ static cairn_status decide_layout(cairn_llm *llm) {
   return CAIRN_OK;
 }
 
+/// What copies a cache out of its pages in every run: slow, and nothing that could know what a window dropped.
+typedef struct page_copier {
+  const char *function, *state, *operation;  ///< the last is NULL when there is none
+} page_copier;
+
+static cairn_status find_page_copier(const cairn_llm *llm, page_copier *out) {
+  const crn_llm_contract *c = &llm->model->contract;
+  const cairn_function *const functions[] = {llm->model->function, llm->model->prefill};
+  *out = (page_copier){NULL, NULL, NULL};
+  if (llm->model->fixed && llm->model->fixed->is_plain_cache) return CAIRN_OK;  // inputs and outputs, no states
+  for (int f = 0; f < 2; f++) {
+    for (int i = 0; functions[f] && !c->host_cache && i < c->n_states && !out->operation; i++) {
+      if (c->states[i].kind != CAIRN_STATE_KV_CACHE) continue;
+      out->function = cairn_function_describe(functions[f])->name;
+      out->state = c->states[i].descriptor->name;
+      CRN_TRY(cairn_function_find_page_copier(functions[f], out->state, &out->operation));
+    }
+  }
+  return CAIRN_OK;
+}
+
+static cairn_status check_pages(cairn_llm *llm, const page_copier *copier) {
+  if (!copier->operation || !crn_llm_states_are_paged(&llm->states)) return CAIRN_OK;
+  if (llm->states.strategy == CRN_LLM_KV_CHUNKED)
+    return CRN_FAIL(UNSUPPORTED,
+                    "KV strategy 'chunked' needs caches that only attention reads: in function '%s' state '%s' is read whole by %s",
+                    copier->function, copier->state, copier->operation);
+  return crn_llm_decide(llm, "kv_pages", "copied", "in function '%s' %s takes no pages and reads '%s': it gets a copy in every run",
+                        copier->function, copier->operation, copier->state);
+}
+
 static cairn_status open_states(cairn_llm *llm, const cairn_llm_options *o) {
-  crn_llm_states_options states = {.capacity = o->kv_capacity, .max_context = llm->model->model_context};
+  crn_llm_states_options states = {.capacity = o->kv_capacity,
+                                   .max_context = llm->model->model_context,
+                                   .page_rows = o->kv_page,
+                                   .window = o->kv_window,
+                                   .sinks = o->kv_sinks};
   CRN_TRY(crn_llm_kv_parse(o->kv, &states.strategy));
+  CRN_TRY(crn_llm_kv_type_parse(o->kv_type, &states.is_int8));
+  page_copier copier;
+  CRN_TRY(find_page_copier(llm, &copier));
+  states.fits_pages = !copier.operation;
+  llm->model->settings.states = states;
   CRN_TRY(crn_llm_states_initialize(&llm->states, llm->context, &llm->model->contract, &states));
   llm->max_context = llm->states.limit;
+  CRN_TRY(check_pages(llm, &copier));
   CRN_TRY(decide_layout(llm));
   const char *chosen = crn_llm_kv_text(llm->states.strategy);
   if (states.strategy == CRN_LLM_KV_AUTO) {
     if (llm->model->contract.stateless) chosen = "none";
     CRN_TRY(crn_llm_decide(llm, "kv", chosen,
-                           llm->model->contract.stateless        ? "the model keeps nothing: every step takes the whole sequence"
-                           : llm->model->contract.has_dynamic_kv ? "the cache has a dynamic dim"
-                                                                 : "the cache has a fixed size"));
+                           llm->model->contract.stateless            ? "the model keeps nothing: every step takes the whole sequence"
+                           : !llm->model->contract.has_dynamic_kv      ? "the cache has a fixed size"
+                           : crn_llm_states_are_paged(&llm->states) ? "the cache has a dynamic dim, and all that reads it takes pages"
+                                                                    : "the cache has a dynamic dim, and what reads it takes no pages"));
   }
   if (llm->max_context < llm->model->model_context) {
     CRN_TRY(decide_number(llm, "max_context", llm->max_context, "the cache has no more rows"));
@@ -226,11 +280,18 @@ static cairn_status open_contract(cairn_llm *llm, const cairn_llm_options *o) {
   return crn_llm_contract_read(cairn_function_describe(llm->model->function), llm->model->source.bundle, &llm->model->contract);
 }
 
-static cairn_status start_driver(cairn_llm *llm) {
-  if (llm->model->driver == &crn_llm_static_driver) return crn_static_shape_start(llm);
-  if (llm->model->prefill)
-    CRN_TRY(crn_llm_runner_initialize(&llm->prefill_runner, llm->context, llm->model->prefill, &llm->model->prefill_contract));
-  return crn_llm_runner_initialize(&llm->runner, llm->context, llm->model->function, &llm->model->contract);
+static cairn_status open_prompt_cache(cairn_llm *llm, const cairn_llm_options *o) {
+  static const uint64_t kBytes = (uint64_t)4 << 30;
+  crn_llm_model *m = llm->model;
+  const crn_str *key;
+  m->shelf.most_bytes = o->prefix_bytes;
+  if (!o->prompt_cache || m->contract.stateless) return CAIRN_OK;
+  CRN_TRY(crn_alloc_zero(&llm->context->allocator, sizeof *m->prompt_cache, &m->prompt_cache));
+  CRN_TRY_NOTE(crn_block_store_open(m->prompt_cache, &llm->context->allocator, o->prompt_cache,
+                                    o->prompt_cache_bytes ? o->prompt_cache_bytes : kBytes),
+               "the prompt cache");
+  m->settings.snapshots.align = CRN_PROMPT_BLOCK;
+  return crn_llm_key(llm, &key);
 }
 
 static cairn_status open_all(cairn_llm *llm, const cairn_llm_options *o, crn_llm_opener open, void *user) {
@@ -242,6 +303,7 @@ static cairn_status open_all(cairn_llm *llm, const cairn_llm_options *o, crn_llm
   CRN_TRY(check_options(o));
   choose_pieces(llm, o);
   cairn_model_options model = o->model ? *o->model : (cairn_model_options){0};
+  llm->model->settings.composites = model.composites;
   if (model.precision == CAIRN_PRECISION_DEFAULT) model.precision = CAIRN_PRECISION_AUTO;
   CRN_TRY(open(user, llm->context, &model, &llm->model->arena, &llm->model->source));
   CRN_TRY(choose_engine(llm, asked, &engine));
@@ -252,50 +314,68 @@ static cairn_status open_all(cairn_llm *llm, const cairn_llm_options *o, crn_llm
   CRN_TRY(check_vocabulary(llm, o));
   CRN_TRY(choose_context(llm, o));
   CRN_TRY(open_states(llm, o));
-  CRN_TRY(start_driver(llm));
-  return open_text(llm, o->tokenizer);
+  CRN_TRY(open_prompt_cache(llm, o));
+  if (engine == CRN_LLM_ENGINE_PIPELINED) CRN_TRY(crn_pipeline_choose_depth(llm, o->pipeline_depth));
+  CRN_TRY(crn_llm_sequence_start(llm));
+  const int64_t start = crn_trace_begin(llm->context);
+  CRN_TRY(open_text(llm, o->tokenizer));
+  CRN_TRACE_END(llm->context, start, "load", NULL, "Load tokenizer");
+  return CAIRN_OK;
 }
 
 static cairn_status create_model(cairn_context *context, crn_llm_model **out) {
+  static atomic_ullong last_serial;
   crn_llm_model *m;
   CRN_TRY(crn_alloc_zero(&context->allocator, sizeof *m, &m));
+  if (pthread_mutex_init(&m->lock, NULL)) {
+    crn_free(&context->allocator, m, sizeof *m);
+    return CRN_FAIL(OUT_OF_MEMORY, "no memory for a lock");
+  }
   atomic_init(&m->references, 1);
+  m->serial = atomic_fetch_add(&last_serial, 1) + 1;
   cairn_context_retain(context);
   m->context = context;
   crn_arena_initialize(&m->arena, &context->allocator);
+  crn_str_initialize(&m->key, &context->allocator);
   *out = m;
   return CAIRN_OK;
 }
+
+void crn_llm_model_retain(crn_llm_model *m) { atomic_fetch_add(&m->references, 1); }
 
 void crn_llm_model_release(crn_llm_model *m) {
   if (!m || atomic_fetch_sub(&m->references, 1) > 1) return;
   cairn_context *context = m->context;
   crn_llm_text_deinitialize(&m->text);
+  cairn_grammar_compiler_release(atomic_load(&m->grammars));
   crn_llm_companions_close(m);
+  crn_static_shape_close(m);
   if (m->function) cairn_function_release(m->function);
   crn_llm_source_release(&m->source);
   crn_vec_free(&context->allocator, &m->decisions);
   crn_arena_deinitialize(&m->arena);
+  crn_llm_shelf_free(&m->shelf, &context->allocator);
+  if (m->prompt_cache) {
+    crn_block_store_close(m->prompt_cache);
+    crn_free(&context->allocator, m->prompt_cache, sizeof *m->prompt_cache);
+  }
+  crn_str_deinitialize(&m->key);
+  pthread_mutex_destroy(&m->lock);
   crn_free(&context->allocator, m, sizeof *m);
   cairn_context_release(context);
 }
 
-static cairn_status create(cairn_context *context, cairn_llm **out) {
-  cairn_llm *llm;
+static cairn_status create(cairn_context *context, const cairn_llm_options *o, cairn_llm **out) {
   crn_llm_model *model;
   CRN_TRY(create_model(context, &model));
-  cairn_status status = crn_alloc_zero(&context->allocator, sizeof *llm, &llm);
-  if (status != CAIRN_OK) {
-    crn_llm_model_release(model);
-    return status;
-  }
-  llm->context = context;
-  llm->model = model;
-  crn_history_initialize(&llm->history, &context->allocator);
-  atomic_init(&llm->is_busy, false);
-  atomic_init(&llm->is_cancelled, false);
-  *out = llm;
-  return CAIRN_OK;
+  model->settings.waits = o->when_busy == CAIRN_BUSY_WAIT;
+  model->settings.snapshots =
+      (crn_llm_snapshot_bounds){.interval = o->snapshot_interval ? o->snapshot_interval : DEFAULT_SNAPSHOT_INTERVAL,
+                                .most = o->max_snapshots < 0 ? 0 : o->max_snapshots ? (size_t)o->max_snapshots : DEFAULT_SNAPSHOTS,
+                                .most_bytes = o->snapshot_bytes ? o->snapshot_bytes : kSnapshotBytes};
+  cairn_status status = crn_llm_sequence_allocate(model, model->settings.waits, out);
+  if (status != CAIRN_OK) crn_llm_model_release(model);
+  return status;
 }
 
 cairn_status crn_llm_open_with(cairn_context *context, const cairn_llm_options *options, crn_llm_opener open, void *user,
@@ -303,14 +383,17 @@ cairn_status crn_llm_open_with(cairn_context *context, const cairn_llm_options *
   static const cairn_llm_options kDefaults = {0};
   cairn_llm *llm;
   double start = seconds_now();
+  const int64_t begin = crn_trace_begin(context);
   *out_llm = NULL;
-  CRN_TRY(create(context, &llm));
-  cairn_status status = open_all(llm, options ? options : &kDefaults, open, user);
+  if (!options) options = &kDefaults;
+  CRN_TRY(create(context, options, &llm));
+  cairn_status status = open_all(llm, options, open, user);
   if (status != CAIRN_OK) {
     cairn_llm_close(llm);
     return status;
   }
   llm->model->load_seconds = seconds_now() - start;
+  CRN_TRACE_END(context, begin, "load", NULL, "Load engine %s", llm->model->driver->engine);
   *out_llm = llm;
   return CAIRN_OK;
 }
@@ -324,18 +407,6 @@ cairn_status cairn_llm_open(cairn_context *context, const char *path, const cair
   return crn_llm_open_with(context, options, open_path, (void *)path, out_llm);
 }
 
-void cairn_llm_close(cairn_llm *llm) {
-  if (!llm) return;
-  crn_llm_model *model = llm->model;
-  crn_llm_runner_deinitialize(&llm->runner);
-  crn_llm_runner_deinitialize(&llm->prefill_runner);
-  crn_static_shape_close(llm);
-  crn_llm_states_deinitialize(&llm->states);
-  crn_history_deinitialize(&llm->history);
-  crn_free(&model->context->allocator, llm, sizeof *llm);
-  crn_llm_model_release(model);
-}
-
 // --- description ----------------------------------------------------------------------------------------------------
 
 void cairn_llm_describe(const cairn_llm *llm, cairn_llm_info *out_info) {
@@ -347,7 +418,8 @@ void cairn_llm_describe(const cairn_llm *llm, cairn_llm_info *out_info) {
                        .kv_strategy = llm->model->contract.stateless ? "none" : crn_llm_kv_text(llm->states.strategy),
                        .kv_capacity = llm->states.capacity,
                        .kv_limit = llm->states.limit,
-                       .kv_bytes = llm->states.bytes,
+                       .kv_bytes = crn_llm_states_bytes(&llm->states),
+                       .kv_bytes_copied = (size_t)llm->states.bytes_copied,
                        .kv_dtype = llm->model->contract.stateless ? CAIRN_DTYPE_NONE : llm->model->contract.states[0].descriptor->dtype,
                        .logits_dtype = llm->model->contract.logits->dtype,
                        .vocab_size = llm->model->contract.vocab_size,
@@ -355,6 +427,8 @@ void cairn_llm_describe(const cairn_llm *llm, cairn_llm_info *out_info) {
                        .prefill_chunk = llm->model->contract.one_token ? 1 : llm->model->chunk,
                        .prefill_threshold = llm->model->contract.one_token ? 1 : llm->model->threshold,
                        .hybrid = llm->model->contract.hybrid,
+                       .n_snapshots = (int64_t)llm->snapshots.items.size,
+                       .snapshot_bytes = llm->snapshots.bytes,
                        .load_seconds = llm->model->load_seconds,
                        .n_decisions = (int)llm->model->decisions.size,
                        .decisions = llm->model->decisions.items};
@@ -380,17 +454,11 @@ const int32_t *cairn_llm_history(const cairn_llm *llm, int64_t *out_n) {
 
 // --- single steps ---------------------------------------------------------------------------------------------------
 
-cairn_status crn_llm_acquire(cairn_llm *llm) {
-  bool expected = false;
-  if (atomic_compare_exchange_strong(&llm->is_busy, &expected, true)) return CAIRN_OK;
-  return CRN_FAIL(BUSY, "the engine is in use by another call");
-}
+cairn_status crn_llm_acquire(cairn_llm *llm) { return crn_llm_turn_take(&llm->turn); }
 
-void crn_llm_yield(cairn_llm *llm) { atomic_store(&llm->is_busy, false); }
+void crn_llm_yield(cairn_llm *llm) { crn_llm_turn_give(&llm->turn); }
 
-void cairn_llm_cancel(cairn_llm *llm) {
-  if (atomic_load(&llm->is_busy)) atomic_store(&llm->is_cancelled, true);
-}
+void cairn_llm_cancel(cairn_llm *llm) { crn_llm_turn_cancel(&llm->turn); }
 
 // Both kinds of producers read the whole vector in their own way, and both are right only for 0, 1, …, P - 1.
 static cairn_status check_positions(const cairn_llm *llm, const cairn_forward_options *o) {
@@ -440,12 +508,14 @@ cairn_status cairn_llm_warm_up(cairn_llm *llm, int64_t n_tokens) {
   CRN_TRY(crn_alloc_array(&llm->context->allocator, (size_t)n_tokens, sizeof *tokens, &tokens));
   cairn_status status = crn_llm_acquire(llm);
   if (status == CAIRN_OK) {
+    const int64_t start = crn_trace_begin(llm->context);
     status = crn_llm_cut(llm, 0);
     const crn_llm_feed feed = {.tokens = tokens, .n = n_tokens};
     if (status == CAIRN_OK) status = crn_llm_run_tokens(llm, &feed, NULL);
     // Whatever happened, nothing of the dummy tokens may stay.
     cairn_status after = crn_llm_cut(llm, 0);
     if (status == CAIRN_OK) status = after;
+    CRN_TRACE_END(llm->context, start, "engine", NULL, "Warm-up %lld", (long long)n_tokens);
     crn_llm_yield(llm);
   }
   crn_free(&llm->context->allocator, tokens, (size_t)n_tokens * sizeof *tokens);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "asset/program_hash.h"
 #include "base/file.h"
 #include "engines/llm/bundle_internal.h"
 #include "engines/llm/internal.h"
@@ -143,6 +144,7 @@ cairn_status crn_llm_source_open(cairn_context *context, const char *path, const
   CRN_TRY_GOTO(crn_path_expand(&expanded, path));
   while (expanded.size > 1 && expanded.data[expanded.size - 1] == '/') expanded.data[--expanded.size] = 0;
   CRN_TRY_GOTO(name_of(expanded.data, expanded.size, arena, &out_source->name));
+  CRN_TRY_GOTO(crn_arena_strndup(arena, expanded.data, expanded.size, &out_source->path));
   if (!crn_file_exists(expanded.data) && !crn_synthetic_is(expanded.data)) {
     status = CRN_FAIL(NOT_FOUND, "model not found at %s", expanded.data);
     goto done;
@@ -162,4 +164,53 @@ void crn_llm_source_release(crn_llm_source *source) {
   cairn_bundle_release(source->bundle);
   cairn_tokenizer_release(source->parts.tokenizer);
   *source = (crn_llm_source){0};
+}
+
+// --- identity ---------------------------------------------------------------------------------------------------------
+
+static cairn_status add_asset(cairn_context *context, const char *path, crn_hasher *h) {
+  cairn_asset *asset;
+  CRN_TRY(cairn_asset_open(context, path, NULL, &asset));
+  const char *hash = cairn_asset_hash(asset);
+  cairn_status status = crn_hasher_add(h, hash, strlen(hash) + 1);
+  cairn_asset_release(asset);
+  return status;
+}
+
+static cairn_status add_bundle(cairn_context *context, const crn_llm_source *s, crn_hasher *h) {
+  static const char *const kRoles[] = {"main", "embedding", "vision"};
+  const bool is_there[] = {true, s->embedding != NULL, s->vision != NULL};
+  for (int i = 0; i < 3; i++) {
+    char path[PATH_MAX];
+    size_t bytes;
+    if (!is_there[i]) continue;
+    CRN_TRY(cairn_bundle_asset_path(s->bundle, kRoles[i], path, sizeof path, &bytes));
+    CRN_TRY(add_asset(context, path, h));
+  }
+  return CAIRN_OK;
+}
+
+static cairn_status add_file(const char *path, crn_hasher *h) {
+  unsigned char digest[CRN_SHA256_BYTES];
+  crn_file_map map;
+  CRN_TRY(crn_file_map_open(path, &map));
+  cairn_status status = crn_program_hash(path, &map, false, digest);
+  crn_file_map_close(&map);
+  return status == CAIRN_OK ? crn_hasher_add(h, digest, sizeof digest) : status;
+}
+
+cairn_status crn_llm_source_identify(cairn_context *context, const crn_llm_source *s, unsigned char out_digest[CRN_SHA256_BYTES]) {
+  crn_hasher h;
+  if (!s->path) return CRN_FAIL(UNSUPPORTED, "the model came from no file, so nothing can be kept for it");
+  CRN_TRY(crn_hasher_begin(&h));
+  cairn_status status = crn_hasher_add(&h, s->kind, strlen(s->kind) + 1);
+  if (status == CAIRN_OK) {
+    status = crn_synthetic_is(s->path)         ? crn_hasher_add(&h, s->path, strlen(s->path) + 1)
+             : s->bundle                       ? add_bundle(context, s, &h)
+             : strcmp(s->kind, "aimodel") == 0 ? add_asset(context, s->path, &h)
+                                               : add_file(s->path, &h);
+  }
+  if (status == CAIRN_OK) return crn_hasher_end(&h, out_digest);
+  crn_hasher_discard(&h);
+  return status;
 }

@@ -18,8 +18,6 @@ cairn_status crn_llm_engine_parse(const char *name, crn_llm_engine *out_engine) 
   for (size_t i = 0; name && i < sizeof kNames / sizeof *kNames; i++) {
     if (strcmp(name, kNames[i].name) != 0) continue;
     *out_engine = kNames[i].engine;
-    if (*out_engine == CRN_LLM_ENGINE_PIPELINED)
-      return CRN_FAIL(UNSUPPORTED, "engine '%s' is not in this build; available: auto, sequential, static-shape", name);
     return CAIRN_OK;
   }
   if (!name) return CAIRN_OK;
@@ -39,7 +37,8 @@ cairn_status crn_llm_engine_select(crn_llm_engine asked, crn_llm_structure struc
   if (!is_static && *out_engine == CRN_LLM_ENGINE_STATIC_SHAPE) {
     return CRN_FAIL(
         INCOMPATIBLE,
-        "engine 'static-shape' needs a model with fixed shapes (functions load_embeddings and extend_*); this one needs 'sequential'");
+        "engine 'static-shape' needs a model with fixed shapes (functions load_embeddings and extend_*); this one needs 'sequential' or "
+        "'pipelined'");
   }
   return CAIRN_OK;
 }

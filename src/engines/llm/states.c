@@ -12,11 +12,9 @@ cairn_status crn_llm_kv_parse(const char *name, crn_llm_kv *out_kv) {
   static const struct {
     const char *name;
     crn_llm_kv kv;
-  } kNames[] = {{"auto", CRN_LLM_KV_AUTO},
-                {"fixed", CRN_LLM_KV_FIXED},
-                {"fixed_size", CRN_LLM_KV_FIXED},
-                {"fixed-size", CRN_LLM_KV_FIXED},
-                {"growing", CRN_LLM_KV_GROWING}};
+  } kNames[] = {{"auto", CRN_LLM_KV_AUTO},        {"fixed", CRN_LLM_KV_FIXED},     {"fixed_size", CRN_LLM_KV_FIXED},
+                {"fixed-size", CRN_LLM_KV_FIXED}, {"growing", CRN_LLM_KV_GROWING}, {"paged", CRN_LLM_KV_PAGED},
+                {"chunked", CRN_LLM_KV_CHUNKED}};
   *out_kv = CRN_LLM_KV_AUTO;
   if (!name) return CAIRN_OK;
   for (size_t i = 0; i < sizeof kNames / sizeof *kNames; i++) {
@@ -25,13 +23,13 @@ cairn_status crn_llm_kv_parse(const char *name, crn_llm_kv *out_kv) {
       return CAIRN_OK;
     }
   }
-  if (strcmp(name, "paged") == 0 || strcmp(name, "chunked") == 0) {
-    return CRN_FAIL(UNSUPPORTED, "KV strategy '%s' is not in this build; available: auto, fixed, growing", name);
-  }
   return CRN_FAIL(INVALID_ARGUMENT, "unknown KV strategy '%s'; valid: auto, fixed, growing, paged, chunked", name);
 }
 
-const char *crn_llm_kv_text(crn_llm_kv kv) { return kv == CRN_LLM_KV_GROWING ? "growing" : kv == CRN_LLM_KV_FIXED ? "fixed" : "auto"; }
+const char *crn_llm_kv_text(crn_llm_kv kv) {
+  static const char *const kTexts[] = {"auto", "fixed", "growing", "paged", "chunked"};
+  return kTexts[kv];
+}
 
 static int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 
@@ -45,7 +43,7 @@ static int64_t grown(int64_t start, int64_t rows, int64_t limit) {
 static cairn_status choose_sizes(crn_llm_states *s, const crn_llm_states_options *o) {
   const crn_llm_contract *c = s->contract;
   if (o->capacity < 0) return CRN_FAIL(INVALID_ARGUMENT, "a KV capacity of %lld; 1 or more expected", (long long)o->capacity);
-  if (c->stateless) {
+  if (c->stateless && o->strategy != CRN_LLM_KV_PAGED && o->strategy != CRN_LLM_KV_CHUNKED && !o->is_int8) {
     s->strategy = CRN_LLM_KV_FIXED;
     s->capacity = s->limit = o->strategy == CRN_LLM_KV_FIXED && o->capacity ? min64(o->capacity, o->max_context) : o->max_context;
     return CAIRN_OK;
@@ -56,10 +54,16 @@ static cairn_status choose_sizes(crn_llm_states *s, const crn_llm_states_options
                     "with a dynamic cache dim",
                     (long long)c->fixed_rows);
   }
-  s->strategy = o->strategy != CRN_LLM_KV_AUTO ? o->strategy : c->has_dynamic_kv ? CRN_LLM_KV_GROWING : CRN_LLM_KV_FIXED;
+  s->strategy = o->strategy;
+  if (s->strategy == CRN_LLM_KV_AUTO)
+    s->strategy = !c->has_dynamic_kv ? CRN_LLM_KV_FIXED : o->fits_pages && !c->host_cache ? CRN_LLM_KV_PAGED : CRN_LLM_KV_GROWING;
   s->limit = o->max_context;
   if (c->fixed_rows) s->limit = min64(s->limit, c->fixed_rows);
-  if (s->strategy == CRN_LLM_KV_FIXED) {
+  CRN_TRY(crn_llm_pages_choose(s, o));
+  if (crn_llm_states_are_paged(s)) {
+    int64_t first = s->window ? s->window : s->page_rows;
+    s->capacity = min64(o->capacity ? o->capacity : first, s->limit);
+  } else if (s->strategy == CRN_LLM_KV_FIXED) {
     if (o->capacity) s->limit = min64(s->limit, o->capacity);
     s->capacity = s->limit;
   } else {
@@ -81,6 +85,10 @@ static cairn_status create_array(const crn_llm_states *s, const crn_llm_state *s
   int64_t shape[CAIRN_MAX_RANK];
   memcpy(shape, d->shape, sizeof shape);
   shape[state->axis] = rows_of(s, state, capacity);
+  if (crn_llm_state_is_paged(s, state)) {
+    cairn_status made = crn_llm_pages_create(s, state, shape, out);
+    return made == CAIRN_OK ? made : crn_note(made, "state '%s'", d->name);
+  }
   bool is_interleaved = false;
   for (int i = 0; i < d->rank; i++) is_interleaved |= d->interleave[i] > 1;
   // Kernels compute in plain order: an interleaved cache would be copied there and back by every run.
@@ -90,12 +98,20 @@ static cairn_status create_array(const crn_llm_states *s, const crn_llm_state *s
   return status;
 }
 
-static size_t bytes_of(const cairn_ndarray *a) { return (size_t)cairn_ndarray_count(a) * cairn_dtype_bytes(cairn_ndarray_dtype(a)); }
-
-static void count_bytes(crn_llm_states *s) {
-  s->bytes = 0;
-  for (int i = 0; i < s->contract->n_states; i++) s->bytes += bytes_of(s->arrays[i].array);
+static size_t bytes_of(const cairn_ndarray *a) {
+  cairn_segment_counts counts;
+  cairn_ndarray_count_segments(a, &counts);
+  if (counts.page_rows) return (size_t)counts.n_held * counts.page_bytes;
+  return (size_t)cairn_ndarray_count(a) * cairn_dtype_bytes(cairn_ndarray_dtype(a));
 }
+
+size_t crn_llm_states_bytes(const crn_llm_states *s) {
+  size_t bytes = 0;
+  for (int i = 0; i < s->contract->n_states; i++) bytes += bytes_of(s->arrays[i].array);
+  return bytes;
+}
+
+static void count_bytes(crn_llm_states *s) { s->bytes = crn_llm_states_bytes(s); }
 
 cairn_status crn_llm_states_initialize(crn_llm_states *s, cairn_context *context, const crn_llm_contract *contract,
                                        const crn_llm_states_options *options) {
@@ -142,11 +158,13 @@ static bool follows_capacity(const crn_llm_state *state) { return state->is_dyna
 static cairn_status grow(crn_llm_states *s, int64_t capacity, int64_t used) {
   cairn_ndarray *fresh[CRN_LLM_MAX_CACHES] = {NULL};
   const crn_llm_contract *c = s->contract;
+  int64_t copied = 0;
   cairn_status status = CAIRN_OK;
   for (int i = 0; i < c->n_states; i++) {
     if (!follows_capacity(&c->states[i])) continue;
     CRN_TRY_GOTO(create_array(s, &c->states[i], capacity, &fresh[i]));
     CRN_TRY_GOTO(copy_rows(s->arrays[i].array, fresh[i], c->states[i].axis, used));
+    copied += s->capacity ? (int64_t)bytes_of(s->arrays[i].array) / s->capacity * used : 0;
   }
   for (int i = 0; i < c->n_states; i++) {
     if (!fresh[i]) continue;
@@ -155,6 +173,7 @@ static cairn_status grow(crn_llm_states *s, int64_t capacity, int64_t used) {
     fresh[i] = old;
   }
   s->capacity = capacity;
+  s->bytes_copied += copied;
   count_bytes(s);
 done:
   for (int i = 0; i < c->n_states; i++) cairn_ndarray_release(fresh[i]);
@@ -162,12 +181,55 @@ done:
 }
 
 cairn_status crn_llm_states_reserve(crn_llm_states *s, int64_t rows, int64_t used) {
-  if (rows <= s->capacity) return CAIRN_OK;
+  if (rows <= s->capacity) return crn_llm_states_are_paged(s) ? crn_llm_pages_reserve(s, rows, used) : CAIRN_OK;
   if (rows > s->limit) {
     return CRN_FAIL(CONTEXT_FULL, "KV cache capacity exceeded: %lld tokens are needed but only %lld fit", (long long)rows,
                     (long long)s->limit);
   }
+  if (crn_llm_states_are_paged(s)) return crn_llm_pages_reserve(s, rows, used);
   return grow(s, grown(s->capacity, rows, s->limit), used);
+}
+
+// --- a second sequence ------------------------------------------------------------------------------------------------
+
+static cairn_status fork_array(const crn_llm_states *from, int i, int64_t rows, crn_llm_states *out) {
+  const crn_llm_state *state = &from->contract->states[i];
+  cairn_ndarray *source = from->arrays[i].array, *target;
+  out->arrays[i].name = from->arrays[i].name;
+  CRN_TRY(create_array(out, state, out->capacity, &out->arrays[i].array));
+  target = out->arrays[i].array;
+  if (crn_llm_state_is_paged(from, state)) return cairn_ndarray_share_rows(source, rows, target);
+  bool has_rows = state->kind == CAIRN_STATE_KV_CACHE && state->axis < cairn_ndarray_rank(source);
+  int64_t used = has_rows ? rows : cairn_ndarray_shape(source)[state->axis];
+  if (!has_rows) CRN_TRY(cairn_ndarray_copy(source, target));
+  if (has_rows && used > 0) CRN_TRY(copy_rows(source, target, state->axis, used));
+  int64_t all = cairn_ndarray_shape(source)[state->axis];
+  out->bytes_copied += all ? (int64_t)bytes_of(source) / all * used : 0;
+  return CAIRN_OK;
+}
+
+cairn_status crn_llm_states_fork(const crn_llm_states *from, int64_t rows, crn_llm_states *out) {
+  *out = (crn_llm_states){.context = from->context,
+                          .contract = from->contract,
+                          .strategy = from->strategy,
+                          .capacity = from->capacity,
+                          .limit = from->limit,
+                          .page_rows = from->page_rows,
+                          .window = from->window,
+                          .sinks = from->sinks,
+                          .is_int8 = from->is_int8};
+  if (rows < 0 || rows > from->capacity) {
+    return CRN_FAIL(INVALID_ARGUMENT, "a fork of %lld rows; 0 to %lld expected", (long long)rows, (long long)from->capacity);
+  }
+  for (int i = 0; i < from->contract->n_states; i++) {
+    cairn_status status = fork_array(from, i, rows, out);
+    if (status != CAIRN_OK) {
+      crn_llm_states_deinitialize(out);
+      return status;
+    }
+  }
+  count_bytes(out);
+  return CAIRN_OK;
 }
 
 cairn_status crn_llm_states_zero(crn_llm_states *s) {

@@ -1,4 +1,5 @@
 /// Opening a model with fixed shapes: its ladder, its contract, and the arrays of one function when it is first needed.
+#include <stdio.h>
 #include <string.h>
 
 #include "engines/llm/static_shape.h"
@@ -12,16 +13,17 @@ static const cairn_descriptor *find(const cairn_descriptor *d, int n, const char
   return NULL;
 }
 
-// "a, b, c" in the arena of the engine, for messages.
-static const char *names_of(cairn_llm *llm, const cairn_descriptor *d, int n) {
-  crn_str text;
-  const char *copy = "";
-  crn_str_initialize(&text, &llm->context->allocator);
-  cairn_status status = CAIRN_OK;
-  for (int i = 0; i < n && status == CAIRN_OK; i++) status = crn_str_printf(&text, "%s%s", i ? ", " : "", d[i].name);
-  if (status == CAIRN_OK && text.size && crn_arena_strndup(&llm->model->arena, text.data, text.size, &copy) != CAIRN_OK) copy = "";
-  crn_str_deinitialize(&text);
-  return copy;
+typedef struct name_list {
+  char text[512];
+} name_list;
+
+// "a, b, c", cut where it becomes too long, for messages.
+static const char *names_of(const cairn_descriptor *d, int n, name_list *room) {
+  size_t at = 0;
+  room->text[0] = 0;
+  for (int i = 0; i < n && at < sizeof room->text; i++)
+    at += (size_t)snprintf(room->text + at, sizeof room->text - at, "%s%s", i ? ", " : "", d[i].name);
+  return room->text;
 }
 
 static const cairn_function_info *info_of(const cairn_llm *llm, const char *name) {
@@ -46,7 +48,8 @@ static const cairn_descriptor *cache_output(const cairn_function_info *f, int i)
 }
 
 // The descriptors of key and value cache, states or plain inputs.
-static cairn_status find_caches(cairn_llm *llm, const cairn_function_info *f, const cairn_descriptor *out[2], bool *out_plain) {
+static cairn_status find_caches(const cairn_function_info *f, const cairn_descriptor *out[2], bool *out_plain) {
+  name_list names;
   *out_plain = f->n_states == 0;
   const cairn_descriptor *d = *out_plain ? f->inputs : f->states;
   int n = *out_plain ? f->n_inputs : f->n_states;
@@ -63,7 +66,7 @@ static cairn_status find_caches(cairn_llm *llm, const cairn_function_info *f, co
   }
   if (!out[0] || !out[1] || f->n_states > 2) {
     return CRN_FAIL(UNSUPPORTED, "Function '%s' has states [%s]: required are 'key_cache' and 'value_cache', and no others", f->name,
-                    names_of(llm, f->states, f->n_states));
+                    names_of(f->states, f->n_states, &names));
   }
   return CAIRN_OK;
 }
@@ -83,12 +86,13 @@ static cairn_status read_cache(const cairn_function_info *f, const cairn_descrip
 // --- the contract ---------------------------------------------------------------------------------------------------
 
 static cairn_status read_logits(cairn_llm *llm, const cairn_function_info *f) {
+  name_list names;
   crn_llm_contract *c = &llm->model->contract;
   c->logits = find(f->outputs, f->n_outputs, "out_logits");
   if (!c->logits) c->logits = find(f->outputs, f->n_outputs, "logits");
   if (!c->logits) {
     return CRN_FAIL(UNSUPPORTED, "Function '%s' missing required output 'out_logits'. Available outputs: [%s]", f->name,
-                    names_of(llm, f->outputs, f->n_outputs));
+                    names_of(f->outputs, f->n_outputs, &names));
   }
   const cairn_descriptor *d = c->logits;
   if (d->is_image || (d->dtype != CAIRN_F16 && d->dtype != CAIRN_BF16 && d->dtype != CAIRN_F32)) {
@@ -123,9 +127,9 @@ static cairn_status read_contract(cairn_llm *llm, const cairn_function_info *f, 
   const cairn_descriptor *caches[2];
   CRN_TRY(check_inputs(f));
   CRN_TRY(read_logits(llm, f));
-  CRN_TRY(find_caches(llm, f, caches, &llm->fixed->is_plain_cache));
+  CRN_TRY(find_caches(f, caches, &llm->model->fixed->is_plain_cache));
   c->n_states = 2;
-  c->fixed_rows = llm->fixed->ladder.reach;
+  c->fixed_rows = llm->model->fixed->ladder.reach;
   for (int i = 0; i < 2; i++) CRN_TRY(read_cache(f, caches[i], rows, &c->states[i]));
   c->positions = find(f->inputs, f->n_inputs, "position_ids");
   c->ids = c->positions;  // replaced by that of the gather function when it is found
@@ -151,7 +155,7 @@ cairn_status crn_static_shape_open(cairn_llm *llm, int64_t max_context) {
   const cairn_allocator *a = &llm->context->allocator;
   crn_static_shape *s;
   CRN_TRY(crn_alloc_zero(a, sizeof *s, &s));
-  llm->fixed = s;
+  llm->model->fixed = s;
   int n = cairn_model_function_count(llm->model->source.model);
   const cairn_function_info **functions;
   CRN_TRY(crn_arena_array(&llm->model->arena, (size_t)n, sizeof *functions, &functions));
@@ -160,19 +164,13 @@ cairn_status crn_static_shape_open(cairn_llm *llm, int64_t max_context) {
   CRN_TRY(crn_ladder_read(a, functions, n, open_context, &s->ladder));
   const crn_ladder_rung largest = *choose_largest(&s->ladder, max_context);
   crn_ladder_limit(&s->ladder, largest.context);
-  CRN_TRY(crn_arena_array(&llm->model->arena, s->ladder.rungs.size, sizeof *s->graphs, &s->graphs));
-  memset(s->graphs, 0, s->ladder.rungs.size * sizeof *s->graphs);
-  for (size_t i = 0; i < s->ladder.rungs.size; i++) s->graphs[i].rung = &s->ladder.rungs.items[i];
   CRN_TRY(read_contract(llm, info_of(llm, largest.function), largest.context));
   return cairn_model_function(llm->model->source.model, largest.function, &llm->model->function);
 }
 
-cairn_status crn_static_shape_start(cairn_llm *llm) {
+static cairn_status load_table(cairn_llm *llm) {
   cairn_function *load;
   cairn_outputs *outputs = NULL;
-  CRN_TRY(crn_alloc_array(&llm->context->allocator, (size_t)llm->model->contract.vocab_size, sizeof *llm->runner.row, &llm->runner.row));
-  llm->runner.context = llm->context;
-  llm->runner.contract = &llm->model->contract;
   CRN_TRY(cairn_model_function(llm->model->source.model, "load_embeddings", &load));
   const cairn_function_info *info = cairn_function_describe(load);
   cairn_status status = CAIRN_OK;
@@ -180,20 +178,38 @@ cairn_status crn_static_shape_start(cairn_llm *llm) {
     status = CRN_FAIL(UNSUPPORTED, "load_embeddings has no 'embedding_table' ndArray output descriptor, or takes inputs");
   const cairn_run_args args = {0};
   if (status == CAIRN_OK) status = cairn_function_run(load, &args, &outputs);
-  if (status == CAIRN_OK) status = cairn_outputs_take(outputs, "embedding_table", &llm->fixed->table);
+  if (status == CAIRN_OK) status = cairn_outputs_take(outputs, "embedding_table", &llm->model->fixed->table);
   cairn_outputs_destroy(outputs);
   cairn_function_release(load);
   return status;
 }
 
-void crn_static_shape_close(cairn_llm *llm) {
-  crn_static_shape *s = llm->fixed;
+cairn_status crn_static_shape_start(cairn_llm *llm) {
+  const crn_ladder *ladder = &llm->model->fixed->ladder;
+  CRN_TRY(crn_alloc_array(&llm->context->allocator, (size_t)llm->model->contract.vocab_size, sizeof *llm->runner.row, &llm->runner.row));
+  llm->runner.context = llm->context;
+  llm->runner.contract = &llm->model->contract;
+  CRN_TRY(crn_alloc_array(&llm->context->allocator, ladder->rungs.size, sizeof *llm->graphs, &llm->graphs));
+  for (size_t i = 0; i < ladder->rungs.size; i++) llm->graphs[i].rung = &ladder->rungs.items[i];
+  // Only the opening of the model finds none, so sequences never write what they share.
+  return llm->model->fixed->table ? CAIRN_OK : load_table(llm);
+}
+
+void crn_static_shape_stop(cairn_llm *llm) {
+  if (!llm->graphs) return;
+  const size_t n = llm->model->fixed->ladder.rungs.size;
+  for (size_t i = 0; i < n; i++) crn_static_graph_release(&llm->graphs[i]);
+  crn_free(&llm->context->allocator, llm->graphs, n * sizeof *llm->graphs);
+  llm->graphs = NULL;
+}
+
+void crn_static_shape_close(crn_llm_model *model) {
+  crn_static_shape *s = model->fixed;
   if (!s) return;
-  for (size_t i = 0; s->graphs && i < s->ladder.rungs.size; i++) crn_static_graph_release(&s->graphs[i]);
   cairn_ndarray_release(s->table);
-  crn_ladder_free(&llm->context->allocator, &s->ladder);
-  crn_free(&llm->context->allocator, s, sizeof *s);
-  llm->fixed = NULL;
+  crn_ladder_free(&model->context->allocator, &s->ladder);
+  crn_free(&model->context->allocator, s, sizeof *s);
+  model->fixed = NULL;
 }
 
 // --- one function ---------------------------------------------------------------------------------------------------
@@ -241,8 +257,8 @@ static cairn_status prepare_gather(cairn_llm *llm, crn_static_graph *g) {
 static cairn_status view_cache(cairn_llm *llm, crn_static_graph *g, const cairn_function_info *f) {
   const cairn_descriptor *caches[2];
   bool is_plain;
-  CRN_TRY(find_caches(llm, f, caches, &is_plain));
-  if (is_plain != llm->fixed->is_plain_cache)
+  CRN_TRY(find_caches(f, caches, &is_plain));
+  if (is_plain != llm->model->fixed->is_plain_cache)
     return CRN_FAIL(UNSUPPORTED, "function '%s' keeps its cache in another way than '%s'", f->name,
                     cairn_function_describe(llm->model->function)->name);
   for (int i = 0; i < 2; i++) {
@@ -269,11 +285,12 @@ static cairn_status prepare_arrays(cairn_llm *llm, crn_static_graph *g) {
     return CRN_FAIL(UNSUPPORTED, "the mask of function '%s' is %s: expected a float type", f->name, cairn_dtype_name(mask->dtype));
   if (mask) CRN_TRY(create(llm, f, mask, (const int64_t[]){1, rows, 1, query}, 4, &g->mask));
   if (!g->rung->is_prompt) {
+    name_list names;
     const cairn_descriptor *d = find(f->outputs, f->n_outputs, llm->model->contract.logits->name);
     int64_t shape[CAIRN_MAX_RANK] = {0};
     if (!d)
       return CRN_FAIL(UNSUPPORTED, "Function '%s' missing required output '%s'. Available outputs: [%s]", f->name,
-                      llm->model->contract.logits->name, names_of(llm, f->outputs, f->n_outputs));
+                      llm->model->contract.logits->name, names_of(f->outputs, f->n_outputs, &names));
     for (int i = 0; i < d->rank; i++) shape[i] = 1;
     if (d->rank >= 2) {
       shape[d->rank - 1] = llm->model->contract.vocab_size;

@@ -69,7 +69,7 @@ static cairn_status gather(const cairn_llm *llm, const crn_static_graph *g) {
   for (int i = 0; i < f->n_outputs; i++) {
     if (strcmp(f->outputs[i].name, "out_transformer_input") == 0) output = f->outputs[i].name;
   }
-  const cairn_named_array inputs[] = {{"in_new_token_ids", g->ids}, {"embedding_table", llm->fixed->table}};
+  const cairn_named_array inputs[] = {{"in_new_token_ids", g->ids}, {"embedding_table", llm->model->fixed->table}};
   const cairn_named_array outputs[] = {{output, g->embedded}};
   const cairn_run_args args = {
       .inputs = inputs, .n_inputs = cairn_function_input(g->gather, "embedding_table") ? 2 : 1, .outputs = outputs, .n_outputs = 1};
@@ -104,11 +104,11 @@ static cairn_status call(const cairn_llm *llm, const crn_static_graph *g) {
   n = add_input(g, "position_ids", g->positions, inputs, n);
   n = add_input(g, "in_step", g->step, inputs, n);
   n = add_input(g, "causal_mask", g->mask, inputs, n);
-  n = add_input(g, "embedding_table", llm->fixed->table, inputs, n);
+  n = add_input(g, "embedding_table", llm->model->fixed->table, inputs, n);
   for (int i = 0; i < 2; i++) {
     if (g->cache_inputs[i]) n = add_input(g, g->cache_inputs[i], g->cache[i], inputs, n);
   }
-  const bool is_plain = llm->fixed->is_plain_cache;
+  const bool is_plain = llm->model->fixed->is_plain_cache;
   const cairn_named_array states[] = {{"key_cache", g->cache[0]}, {"value_cache", g->cache[1]}};
   const cairn_named_array logits[] = {{llm->model->contract.logits->name, g->logits}};
   const int n_outputs = g->logits ? 1 : 0;
@@ -124,9 +124,9 @@ static cairn_status call(const cairn_llm *llm, const crn_static_graph *g) {
 // --- the driver -----------------------------------------------------------------------------------------------------
 
 static crn_static_graph *select_graph(const cairn_llm *llm, const crn_llm_feed *feed, int64_t at) {
-  bool needs_logits = feed->all_rows && feed->on_logits;
-  const crn_ladder_rung *rung = crn_ladder_select(&llm->fixed->ladder, feed->n - at, llm->history.n, needs_logits);
-  return rung ? &llm->fixed->graphs[rung - llm->fixed->ladder.rungs.items] : NULL;
+  bool needs_logits = crn_llm_wants_rows(feed);
+  const crn_ladder_rung *rung = crn_ladder_select(&llm->model->fixed->ladder, feed->n - at, llm->history.n, needs_logits);
+  return rung ? &llm->graphs[rung - llm->model->fixed->ladder.rungs.items] : NULL;
 }
 
 static int64_t piece(const cairn_llm *llm, const crn_llm_feed *feed, int64_t at) {
@@ -136,12 +136,18 @@ static int64_t piece(const cairn_llm *llm, const crn_llm_feed *feed, int64_t at)
   return room < feed->n - at ? room : feed->n - at;
 }
 
+// The rest of the block that a step of one token computes anyway.
+static int64_t beside(const cairn_llm *llm) {
+  const crn_ladder_rung *rung = crn_ladder_select(&llm->model->fixed->ladder, 1, llm->history.n, true);
+  return rung ? crn_ladder_block(rung, llm->history.n) + rung->query - llm->history.n : 1;
+}
+
 static cairn_status run(cairn_llm *llm, const crn_llm_feed *feed, int64_t at, int64_t n, crn_llm_rows *out_rows, bool *out_started) {
   crn_static_graph *g = select_graph(llm, feed, at);
   *out_started = false;
   if (!g) {
     return CRN_FAIL(UNSUPPORTED, "No graph with cache_len > %lld and seq_len = %lld", (long long)llm->history.n,
-                    (long long)llm->fixed->ladder.max_query);
+                    (long long)llm->model->fixed->ladder.max_query);
   }
   CRN_TRY(crn_static_graph_prepare(llm, g));
   fill_inputs(llm, g, feed->tokens + at, n);
@@ -166,4 +172,5 @@ static cairn_status reserve(cairn_llm *llm, int64_t rows) {
 
 static void trim(cairn_llm *llm) { (void)llm; }
 
-const crn_llm_driver crn_llm_static_driver = {.engine = "static-shape", .piece = piece, .reserve = reserve, .run = run, .trim = trim};
+const crn_llm_driver crn_llm_static_driver = {
+    .engine = "static-shape", .piece = piece, .reserve = reserve, .run = run, .beside = beside, .trim = trim};

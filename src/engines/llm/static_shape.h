@@ -16,11 +16,11 @@ typedef struct crn_static_graph {
   bool is_ready;
 } crn_static_graph;
 
+/// What the sequences of a model share.
 typedef struct crn_static_shape {
   crn_ladder ladder;
-  crn_static_graph *graphs;  ///< one for each rung
-  cairn_ndarray *table;      ///< what load_embeddings gave
-  bool is_plain_cache;       ///< the cache is no state, but an input and an output
+  cairn_ndarray *table;  ///< what load_embeddings gave
+  bool is_plain_cache;   ///< the cache is no state, but an input and an output
 } crn_static_shape;
 
 extern const crn_llm_driver crn_llm_static_driver;
@@ -28,9 +28,10 @@ extern const crn_llm_driver crn_llm_static_driver;
 /// Reads the ladder of the model, its contract (into llm->model->contract) and the function that stands for the model
 /// (llm->model->function). Errors: UNSUPPORTED naming what is missing.
 cairn_status crn_static_shape_open(cairn_llm *llm, int64_t max_context);
-/// Runs load_embeddings; behind the states, whose memory the functions see.
+void crn_static_shape_close(crn_llm_model *model);
+/// Makes a sequence ready, behind its states, whose memory the functions see. The first one of a model runs load_embeddings.
 cairn_status crn_static_shape_start(cairn_llm *llm);
-void crn_static_shape_close(cairn_llm *llm);
+void crn_static_shape_stop(cairn_llm *llm);
 
 /// Prepares a rung for its first use.
 cairn_status crn_static_graph_prepare(cairn_llm *llm, crn_static_graph *graph);

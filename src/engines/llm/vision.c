@@ -12,6 +12,10 @@ const char *cairn_image_formats(void) { return crn_image_formats(); }
 cairn_status crn_vision_open(cairn_context *context, const cairn_bundle_vision *config, cairn_model *model, crn_vision **out_vision) {
   crn_vision *v;
   CRN_TRY(crn_alloc_zero(&context->allocator, sizeof *v, &v));
+  if (pthread_mutex_init(&v->lock, NULL)) {
+    crn_free(&context->allocator, v, sizeof *v);
+    return CRN_FAIL(OUT_OF_MEMORY, "no memory for a lock");
+  }
   v->context = context;
   v->config = *config;
   v->model = model;
@@ -27,6 +31,7 @@ void crn_vision_close(crn_vision *v) {
   if (v->encode) cairn_function_release(v->encode);
   if (v->project) cairn_function_release(v->project);
   cairn_model_release(v->model);
+  pthread_mutex_destroy(&v->lock);
   crn_free(&v->context->allocator, v, sizeof *v);
 }
 
@@ -154,12 +159,24 @@ static void touch(crn_vision *v, size_t i) {
   v->images.items[v->images.size - 1] = image;
 }
 
-static cairn_status forget_oldest(crn_vision *v, size_t n_kept) {
-  size_t n = v->images.size > n_kept ? v->images.size - n_kept : 0;
-  for (size_t i = 0; i < n; i++) cairn_ndarray_release(v->images.items[i].features);
-  if (n) memmove(v->images.items, v->images.items + n, (v->images.size - n) * sizeof *v->images.items);
-  v->images.size -= n;
-  return CAIRN_OK;
+// Forgets the images that were not used for longest, but none that a prompt uses.
+static void forget_oldest(crn_vision *v) {
+  size_t n_unused = 0, n = 0;
+  for (size_t i = 0; i < v->images.size; i++) n_unused += v->images.items[i].n_uses == 0;
+  for (size_t i = 0; i < v->images.size; i++) {
+    crn_vision_image *image = &v->images.items[i];
+    if (image->n_uses == 0 && n_unused-- > CRN_VISION_KEPT_IMAGES) {
+      cairn_ndarray_release(image->features);
+    } else {
+      v->images.items[n++] = *image;
+    }
+  }
+  v->images.size = n;
+}
+
+static cairn_status check_numbers(const crn_vision *v) {
+  if (v->next_number < INT32_MAX / v->config.image_token_count - 1) return CAIRN_OK;
+  return CRN_FAIL(OUT_OF_RANGE, "%d images were used with this engine; open it again for more", v->next_number);
 }
 
 // The number of a picture: that of an equal one, or a new one.
@@ -176,8 +193,7 @@ static cairn_status add_image(crn_vision *v, const cairn_image *image, int i, in
     cairn_ndarray_release(pixels);
     return CAIRN_OK;
   }
-  if (status == CAIRN_OK && v->next_number >= INT32_MAX / v->config.image_token_count - 1)
-    status = CRN_FAIL(OUT_OF_RANGE, "%d images were used with this engine; open it again for more", v->next_number);
+  if (status == CAIRN_OK) status = check_numbers(v);
   if (status == CAIRN_OK) status = encode(v, pixels, &fresh.features);
   cairn_ndarray_release(pixels);
   CRN_TRY(status);
@@ -192,7 +208,7 @@ static cairn_status add_image(crn_vision *v, const cairn_image *image, int i, in
 
 // --- places -------------------------------------------------------------------------------------------------------------
 
-static int32_t token_of(const crn_vision *v, int32_t number, int64_t row) {
+int32_t crn_vision_token_of(const crn_vision *v, int32_t number, int64_t row) {
   return (int32_t)(-1 - ((int64_t)number * v->config.image_token_count + row));
 }
 
@@ -213,7 +229,7 @@ static void write_places(const crn_vision *v, const int32_t *numbers, const int3
       *out++ = ids[i];
       continue;
     }
-    for (int64_t k = 0; k < per_place; k++, at++) *out++ = token_of(v, numbers[at / count], at % count);
+    for (int64_t k = 0; k < per_place; k++, at++) *out++ = crn_vision_token_of(v, numbers[at / count], at % count);
   }
 }
 
@@ -236,36 +252,74 @@ static cairn_status place(crn_vision *v, const int32_t *numbers, int n, int32_t 
   return CAIRN_OK;
 }
 
-cairn_status crn_vision_place(crn_vision *v, const cairn_image *images, int n, int32_t **ids, size_t *n_ids, size_t *capacity) {
-  int32_t *numbers;
-  if (n < 0 || n > 4096) return CRN_FAIL(INVALID_ARGUMENT, "%d images; 0 to 4096 are accepted", n);
-  CRN_TRY(crn_alloc_array(&v->context->allocator, (size_t)n + 1, sizeof *numbers, &numbers));
-  cairn_status status = CAIRN_OK;
-  for (int i = 0; i < n && status == CAIRN_OK; i++) {
-    status = add_image(v, &images[i], i, &numbers[i]);
-    if (status != CAIRN_OK) crn_note(status, "image %d", i);
-  }
-  if (status == CAIRN_OK) status = place(v, numbers, n, ids, n_ids, capacity);
-  if (status == CAIRN_OK) status = forget_oldest(v, (size_t)n + CRN_VISION_KEPT_IMAGES);
-  crn_free(&v->context->allocator, numbers, ((size_t)n + 1) * sizeof *numbers);
-  return status;
-}
-
-static const crn_vision_image *find_image(const crn_vision *v, int32_t number) {
+static crn_vision_image *find_image(const crn_vision *v, int32_t number) {
   for (size_t i = v->images.size; i-- > 0;) {
     if (v->images.items[i].number == number) return &v->images.items[i];
   }
   return NULL;
 }
 
-cairn_status crn_vision_fill(const crn_vision *v, const int32_t *tokens, int64_t n, cairn_ndarray *embeds) {
+int32_t crn_vision_number(const crn_vision *v, int32_t token, int64_t *out_row) {
+  const int64_t place_in_all = -1 - (int64_t)token;
+  *out_row = place_in_all % v->config.image_token_count;
+  return (int32_t)(place_in_all / v->config.image_token_count);
+}
+
+// Counts the uses of the images of a prompt up or down, once for each first row among its tokens.
+static void count_uses(crn_vision *v, const int32_t *ids, size_t n, int by) {
+  for (size_t i = 0; i < n; i++) {
+    int64_t row;
+    if (ids[i] >= 0) continue;
+    crn_vision_image *image = find_image(v, crn_vision_number(v, ids[i], &row));
+    if (image && row == 0) image->n_uses += by;
+  }
+}
+
+static cairn_status place_locked(crn_vision *v, const cairn_image *images, int n, int32_t *numbers, int32_t **ids, size_t *n_ids,
+                                 size_t *capacity) {
+  cairn_status status = CAIRN_OK;
+  int n_added = 0;
+  for (; n_added < n && status == CAIRN_OK; n_added++) {
+    status = add_image(v, &images[n_added], n_added, &numbers[n_added]);
+    if (status != CAIRN_OK) {
+      crn_note(status, "image %d", n_added);
+      break;
+    }
+    // Later images of the same prompt must not push it out.
+    find_image(v, numbers[n_added])->n_uses++;
+  }
+  if (status == CAIRN_OK) status = place(v, numbers, n, ids, n_ids, capacity);
+  if (status == CAIRN_OK) count_uses(v, *ids, *n_ids, 1);
+  for (int i = 0; i < n_added; i++) find_image(v, numbers[i])->n_uses--;
+  forget_oldest(v);
+  return status;
+}
+
+cairn_status crn_vision_place(crn_vision *v, const cairn_image *images, int n, int32_t **ids, size_t *n_ids, size_t *capacity) {
+  int32_t *numbers;
+  if (n < 0 || n > 4096) return CRN_FAIL(INVALID_ARGUMENT, "%d images; 0 to 4096 are accepted", n);
+  CRN_TRY(crn_alloc_array(&v->context->allocator, (size_t)n + 1, sizeof *numbers, &numbers));
+  pthread_mutex_lock(&v->lock);
+  cairn_status status = place_locked(v, images, n, numbers, ids, n_ids, capacity);
+  pthread_mutex_unlock(&v->lock);
+  crn_free(&v->context->allocator, numbers, ((size_t)n + 1) * sizeof *numbers);
+  return status;
+}
+
+void crn_vision_release(crn_vision *v, const int32_t *ids, size_t n) {
+  pthread_mutex_lock(&v->lock);
+  count_uses(v, ids, n, -1);
+  pthread_mutex_unlock(&v->lock);
+}
+
+static cairn_status fill_locked(const crn_vision *v, const int32_t *tokens, int64_t n, cairn_ndarray *embeds) {
   const int64_t width = cairn_ndarray_shape(embeds)[2];
   const size_t row_bytes = (size_t)width * cairn_dtype_bytes(cairn_ndarray_dtype(embeds));
   char *to = cairn_ndarray_mutable_data(embeds);
   for (int64_t i = 0; i < n; i++) {
     if (tokens[i] >= 0) continue;
-    int64_t place_in_all = -1 - (int64_t)tokens[i], row = place_in_all % v->config.image_token_count;
-    const crn_vision_image *image = find_image(v, (int32_t)(place_in_all / v->config.image_token_count));
+    int64_t row;
+    const crn_vision_image *image = find_image(v, crn_vision_number(v, tokens[i], &row));
     if (!image) return CRN_FAIL(FAILED_PRECONDITION, "the image of token %lld is not kept any more: give it again", (long long)i);
     const cairn_ndarray *f = image->features;
     if (cairn_ndarray_dtype(f) != cairn_ndarray_dtype(embeds) || cairn_ndarray_shape(f)[cairn_ndarray_rank(f) - 1] != width) {
@@ -276,4 +330,47 @@ cairn_status crn_vision_fill(const crn_vision *v, const int32_t *tokens, int64_t
     memcpy(to + (size_t)i * row_bytes, (const char *)cairn_ndarray_data(f) + (size_t)row * row_bytes, row_bytes);
   }
   return CAIRN_OK;
+}
+
+cairn_status crn_vision_fill(crn_vision *v, const int32_t *tokens, int64_t n, cairn_ndarray *embeds) {
+  pthread_mutex_lock(&v->lock);
+  cairn_status status = fill_locked(v, tokens, n, embeds);
+  pthread_mutex_unlock(&v->lock);
+  return status;
+}
+
+// --- features from elsewhere --------------------------------------------------------------------------------------------
+
+cairn_status crn_vision_get(crn_vision *v, int32_t number, crn_vision_image *out_image) {
+  pthread_mutex_lock(&v->lock);
+  const crn_vision_image *image = find_image(v, number);
+  if (image) {
+    *out_image = *image;
+    cairn_ndarray_retain(image->features);
+  }
+  pthread_mutex_unlock(&v->lock);
+  return image ? CAIRN_OK : CRN_FAIL(FAILED_PRECONDITION, "image %d of the sequence is not kept any more", number);
+}
+
+static cairn_status put_locked(crn_vision *v, const unsigned char *digest, cairn_ndarray *features, int32_t *out_number) {
+  for (size_t k = 0; k < v->images.size; k++) {
+    if (memcmp(v->images.items[k].digest, digest, CRN_SHA256_BYTES) != 0) continue;
+    *out_number = v->images.items[k].number;
+    touch(v, k);
+    return CAIRN_OK;
+  }
+  CRN_TRY(check_numbers(v));
+  crn_vision_image fresh = {.number = v->next_number, .features = features};
+  memcpy(fresh.digest, digest, sizeof fresh.digest);
+  CRN_TRY(crn_vec_push(&v->context->allocator, &v->images, fresh));
+  cairn_ndarray_retain(features);
+  *out_number = v->next_number++;
+  return CAIRN_OK;
+}
+
+cairn_status crn_vision_put(crn_vision *v, const unsigned char digest[CRN_SHA256_BYTES], cairn_ndarray *features, int32_t *out_number) {
+  pthread_mutex_lock(&v->lock);
+  cairn_status status = put_locked(v, digest, features, out_number);
+  pthread_mutex_unlock(&v->lock);
+  return status;
 }

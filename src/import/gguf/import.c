@@ -1,5 +1,7 @@
 #include "import/gguf/import.h"
 
+#include <string.h>
+
 #include "base/context.h"
 #include "import/gguf/llama.h"
 #include "import/gguf/private.h"
@@ -17,13 +19,22 @@ static cairn_status read_names(const crn_gguf *f, crn_gguf_model *model) {
 
 // The program keeps the weights, and with them the file, from here on.
 static cairn_status build_program(crn_gguf_model *model, crn_gguf_weights *weights, const crn_llama_config *config, cairn_dtype compute) {
+  const crn_file_map *map = &weights->file->map;
   cairn_status status = crn_program_create(&model->context->allocator, &model->program);
   if (status == CAIRN_OK) status = crn_program_keep(model->program, crn_gguf_weights_destroy, weights);
   if (status != CAIRN_OK) {
     crn_gguf_weights_destroy(weights);
     return status;
   }
-  return crn_llama_build(model->program, weights, config, compute, &model->vocab_size);
+  if (map->data) {
+    const char *path = crn_gguf_what(weights->file);
+    model->program->origin = (crn_program_origin){.data = map->data, .bytes = map->bytes};
+    CRN_TRY(crn_arena_strndup(&model->program->arena, path, strlen(path), &model->program->origin.path));
+  }
+  status = crn_llama_build(model->program, weights, config, compute, &model->vocab_size);
+  // Vectors all over the file were copied, and the system may have mapped megabytes around each.
+  if (map->data) crn_file_map_forget(map->data, map->bytes);
+  return status;
 }
 
 // Takes the file over.
@@ -38,7 +49,7 @@ static cairn_status import_file(crn_gguf *file, cairn_dtype compute, crn_gguf_mo
     return status;
   }
   model->context_length = config.context_length;
-  CRN_TRY(crn_gguf_weights_create(&model->context->allocator, file, model->context->pool, &weights));
+  CRN_TRY(crn_gguf_weights_create(&model->context->allocator, file, &weights));
   return build_program(model, weights, &config, compute);
 }
 

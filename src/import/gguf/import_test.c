@@ -5,11 +5,11 @@
 #include "base/context.h"
 #include "execute/model.h"
 #include "import/gguf/gguf.h"
-#include "import/gguf/unpack.h"
 #include "import/registry.h"
 #include "import/safetensors.h"
 #include "import/test_support.h"
 #include "program/builder.h"
+#include "tensor/blocks.h"
 #include "tensor/half.h"
 
 static cairn_context *g_context;
@@ -324,31 +324,26 @@ static void test_contract(void **state) {
 
 // --- quantized blocks ------------------------------------------------------------------------------------------------------------
 
-static int nibble(const unsigned char *stream, int i) { return stream[i / 2] >> 4 * (i % 2) & 15; }
-
 static void test_unpacking(void **state) {
   (void)state;
-  unsigned char block[40], elements[32];
+  unsigned char block[40], codes[32];
   float scale = 0, shift = -7;
   // Half floats: 0x3e00 = 1.5, 0xb800 = -0.5. Byte i of the codes holds elements i and i + 16.
   for (int i = 0; i < 16; i++) block[2 + i] = (unsigned char)((i + 3) % 16 | (15 - i) << 4);
   block[0] = 0x00, block[1] = 0x3e;
-  crn_gguf_unpacking_of(CRN_GGUF_Q4_0)->unpack(block, elements, &scale, &shift);
-  assert_true(scale == 1.5f && shift == -7);
-  for (int i = 0; i < 32; i++) {
-    int code = i < 16 ? (i + 3) % 16 : 15 - (i - 16), v = nibble(elements, i);
-    assert_int_equal(v > 7 ? v - 16 : v, code - 8);
-  }
+  crn_block_format_of(CRN_BLOCKS_Q4_0)->unpack(block, codes, &scale, &shift);
+  assert_true(scale == 1.5f && shift == 0);
+  for (int i = 0; i < 32; i++) assert_int_equal(codes[i], i < 16 ? (i + 3) % 16 : 15 - (i - 16));
   memmove(block + 4, block + 2, 16);
   block[2] = 0x00, block[3] = 0xb8;
-  crn_gguf_unpacking_of(CRN_GGUF_Q4_1)->unpack(block, elements, &scale, &shift);
+  crn_block_format_of(CRN_BLOCKS_Q4_1)->unpack(block, codes, &scale, &shift);
   assert_true(scale == 1.5f && shift == -0.5f);
-  for (int i = 0; i < 32; i++) assert_int_equal(nibble(elements, i), i < 16 ? (i + 3) % 16 : 15 - (i - 16));
+  for (int i = 0; i < 32; i++) assert_int_equal(codes[i], i < 16 ? (i + 3) % 16 : 15 - (i - 16));
   for (int i = 0; i < 32; i++) block[2 + i] = (unsigned char)(i * 9);
-  crn_gguf_unpacking_of(CRN_GGUF_Q8_0)->unpack(block, elements, &scale, &shift);
-  assert_memory_equal(elements, block + 2, 32);
-  assert_null(crn_gguf_unpacking_of(CRN_GGUF_F32));
-  assert_null(crn_gguf_unpacking_of(12));
+  crn_block_format_of(CRN_BLOCKS_Q8_0)->unpack(block, codes, &scale, &shift);
+  assert_memory_equal(codes, block + 2, 32);
+  assert_null(crn_block_format_of(-1));
+  assert_null(crn_block_format_of(CRN_BLOCK_KINDS));
 }
 
 // --- files that do not fit -----------------------------------------------------------------------------------------------------

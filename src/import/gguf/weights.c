@@ -6,10 +6,9 @@
 
 #include "base/checked.h"
 #include "import/gguf/private.h"
-#include "import/gguf/unpack.h"
-#include "tensor/half.h"
+#include "tensor/blocks.h"
 
-cairn_status crn_gguf_weights_create(const cairn_allocator *allocator, crn_gguf *file, crn_pool *pool, crn_gguf_weights **out_weights) {
+cairn_status crn_gguf_weights_create(const cairn_allocator *allocator, crn_gguf *file, crn_gguf_weights **out_weights) {
   crn_gguf_weights *w;
   *out_weights = NULL;
   cairn_status status = crn_alloc_zero(allocator, sizeof *w, &w);
@@ -19,7 +18,6 @@ cairn_status crn_gguf_weights_create(const cairn_allocator *allocator, crn_gguf 
   }
   w->allocator = allocator;
   w->file = file;
-  w->pool = pool;
   status = crn_alloc_array(allocator, crn_gguf_tensor_count(file), sizeof *w->is_used, &w->is_used);
   if (status != CAIRN_OK) {
     crn_gguf_weights_destroy(w);
@@ -153,75 +151,22 @@ crn_value *crn_gguf_build_vector(crn_builder *b, crn_gguf_weights *w, const char
 
 // --- quantized tensors ------------------------------------------------------------------------------------------------
 
-// What the blocks of one or several tensors become: three arrays that run on from tensor to tensor.
-typedef struct unpacked {
-  unsigned char *elements, *scales, *shifts;  ///< shifts may be NULL
-  size_t n, element_bytes, scale_bytes;       ///< blocks, and what one takes in each array
-} unpacked;
-
-typedef struct unpack_job {
-  const crn_gguf_unpacking *how;
-  const unsigned char *source;
-  size_t source_bytes;  // of one block
-  unpacked to;          // of this tensor
-} unpack_job;
-
-// Scales are f16 numbers in the file: either type holds them as they are.
-static void put_scale(const unpacked *to, unsigned char *scales, int64_t i, float value) {
-  uint16_t half = crn_f16_from_f32(value);
-  unsigned char *at = scales + (size_t)i * to->scale_bytes;
-  memcpy(at, to->scale_bytes == 2 ? (const void *)&half : (const void *)&value, to->scale_bytes);
-}
-
-static void unpack_range(void *user, int64_t begin, int64_t end, int worker) {
-  const unpack_job *j = user;
-  (void)worker;
-  for (int64_t i = begin; i < end; i++) {
-    float scale, shift = 0;
-    j->how->unpack(j->source + (size_t)i * j->source_bytes, j->to.elements + (size_t)i * j->to.element_bytes, &scale, &shift);
-    put_scale(&j->to, j->to.scales, i, scale);
-    if (j->to.shifts) put_scale(&j->to, j->to.shifts, i, shift);
+// The format of the op that takes the blocks of a tensor apart, -1 when none does.
+static int block_kind(const crn_gguf_tensor *t) {
+  switch (t->type->id) {
+    case CRN_GGUF_Q8_0:
+      return CRN_BLOCKS_Q8_0;
+    case CRN_GGUF_Q4_0:
+      return CRN_BLOCKS_Q4_0;
+    case CRN_GGUF_Q4_1:
+      return CRN_BLOCKS_Q4_1;
+    default:
+      return -1;
   }
 }
 
-static void unpack_tensor(crn_gguf_weights *w, const crn_gguf_tensor *t, const crn_gguf_unpacking *how, const unpacked *u, size_t at) {
-  enum { GRAIN = 4096 };
-  unpack_job j = {.how = how, .source = t->data, .source_bytes = t->type->bytes, .to = *u};
-  j.to.elements += at * u->element_bytes;
-  j.to.scales += at * u->scale_bytes;
-  if (u->shifts) j.to.shifts += at * u->scale_bytes;
-  crn_pool_run(w->pool, (int64_t)(t->bytes / t->type->bytes), GRAIN, unpack_range, &j);
-  // What was taken apart is not read again. (Memory that is no map of a file must stay.)
-  if (w->file->map.data) crn_file_map_forget(t->data, t->bytes);
-}
-
-static cairn_status unpack(crn_gguf_weights *w, const crn_gguf_tensor *const *tensors, int n, cairn_dtype dtype, unpacked *u) {
-  const crn_gguf_type *type = tensors[0]->type;
-  const crn_gguf_unpacking *how = crn_gguf_unpacking_of(type->id);
-  *u = (unpacked){.scale_bytes = cairn_dtype_bytes(dtype)};
-  u->element_bytes = type->block * (size_t)crn_dtype_bits(how->dtype) / 8;
-  for (int i = 0; i < n; i++) u->n += tensors[i]->bytes / type->bytes;
-  // Elements and scales of a block never take more than twice the bytes it has in the file, so nothing can overflow.
-  CRN_TRY(crn_gguf_weights_alloc(w, u->n * u->element_bytes, &u->elements));
-  CRN_TRY(crn_gguf_weights_alloc(w, u->n * u->scale_bytes, &u->scales));
-  if (how->has_shift) CRN_TRY(crn_gguf_weights_alloc(w, u->n * u->scale_bytes, &u->shifts));
-  size_t at = 0;
-  for (int i = 0; i < n; at += tensors[i++]->bytes / type->bytes) unpack_tensor(w, tensors[i], how, u, at);
-  return CAIRN_OK;
-}
-
-// A zero repeated over the shape of the scales.
-static crn_value *add_zeros(crn_builder *b, const char *name, const char *suffix, cairn_dtype dtype, const crn_tensor *like) {
-  static const _Alignas(8) unsigned char zero[8];
-  crn_tensor tensor = *like;
-  tensor.dtype = dtype;
-  tensor.data = (void *)zero;
-  for (int i = 0; i < tensor.rank; i++) tensor.strides[i] = 0;
-  return add_constant(b, name, suffix, &tensor, cairn_dtype_bytes(dtype));
-}
-
 bool crn_gguf_can_join(const crn_gguf_tensor *const *tensors, int n) {
-  if (!tensors[0] || !crn_gguf_unpacking_of(tensors[0]->type->id) || tensors[0]->n_dims != 2) return false;
+  if (!tensors[0] || block_kind(tensors[0]) < 0 || tensors[0]->n_dims != 2 || n > CRN_GGUF_MAX_JOINED) return false;
   for (int i = 1; i < n; i++) {
     if (!tensors[i] || tensors[i]->type != tensors[0]->type || tensors[i]->n_dims != 2 || tensors[i]->dims[0] != tensors[0]->dims[0])
       return false;
@@ -229,32 +174,24 @@ bool crn_gguf_can_join(const crn_gguf_tensor *const *tensors, int n) {
   return true;
 }
 
+// The blocks stay where they are in the file: who packs the matrix reads them there.
 static crn_value *build_quantized(crn_builder *b, crn_gguf_weights *w, const char *name, const crn_gguf_tensor *const *tensors, int n,
                                   cairn_dtype dtype) {
-  const crn_gguf_tensor *t = tensors[0];
-  const crn_gguf_unpacking *how = crn_gguf_unpacking_of(t->type->id);
-  if (!how) {
+  crn_value *operands[CRN_GGUF_MAX_JOINED];
+  int kind = block_kind(tensors[0]);
+  if (kind < 0 || n > CRN_GGUF_MAX_JOINED) {
     return crn_gguf_builder_fail(
         b, CRN_FAIL(UNSUPPORTED, "%s: tensor '" CRN_GGUF_TEXT "' has type %s; F32, F16, BF16, Q8_0, Q4_0 and Q4_1 are supported",
-                    crn_gguf_what(w->file), CRN_GGUF_ARGS(t->name), t->type->name));
+                    crn_gguf_what(w->file), CRN_GGUF_ARGS(tensors[0]->name), tensors[0]->type->name));
   }
-  unpacked u;
-  cairn_status status = unpack(w, tensors, n, dtype, &u);
-  if (status != CAIRN_OK) return crn_gguf_builder_fail(b, status);
-  crn_tensor data = shape_of(t, how->dtype, u.elements), scale;
-  for (int i = 1; i < n; i++) data.dims[0] += tensors[i]->dims[1];
-  data.packed = crn_dtype_bits(how->dtype) < 8;
-  scale = data;
-  scale.dims[scale.rank - 1] /= t->type->block;
-  scale = crn_tensor_make(dtype, scale.dims, scale.rank, u.scales);
-  crn_tensor shift = scale;
-  shift.data = u.shifts;
-  crn_value *operands[4];
-  operands[0] = add_constant(b, name, "", &data, u.n * u.element_bytes);
-  operands[1] = add_constant(b, name, ".scale", &scale, u.n * u.scale_bytes);
-  operands[2] = add_zeros(b, name, ".zero", how->dtype, &scale);
-  operands[3] = u.shifts ? add_constant(b, name, ".shift", &shift, u.n * u.scale_bytes) : add_zeros(b, name, ".shift", dtype, &scale);
-  return crn_build_op(b, CRN_OP_blockwise_shift_scale, operands, 4, dtype, 0);
+  for (int i = 0; i < n; i++) {
+    crn_tensor bytes = shape_of(tensors[i], CAIRN_UI8, (void *)tensors[i]->data);
+    int64_t *row = &bytes.dims[bytes.rank - 1];
+    *row = *row / tensors[i]->type->block * tensors[i]->type->bytes;
+    crn_tensor_set_contiguous(&bytes);
+    operands[i] = add_constant(b, name, n > 1 ? (const char *[]){".0", ".1", ".2", ".3"}[i] : "", &bytes, tensors[i]->bytes);
+  }
+  return crn_build_op(b, CRN_OP_unpack_blocks, operands, n, dtype, kind);
 }
 
 crn_value *crn_gguf_build_matrix(crn_builder *b, crn_gguf_weights *w, const char *name, const crn_gguf_tensor *const *tensors, int n,

@@ -1,11 +1,9 @@
 /// Tensors of a GGUF file as constants of a program.
 ///
-/// F32, F16 and BF16 stay where they are in the mapped file. Quantized tensors are taken apart once into the three arrays
-/// a blockwise_shift_scale wants: elements, scales and shifts.
+/// All stay where they are in the mapped file; the op unpack_blocks stands for the values of quantized ones.
 #ifndef CRN_IMPORT_GGUF_WEIGHTS_H
 #define CRN_IMPORT_GGUF_WEIGHTS_H
 
-#include "base/pool.h"
 #include "base/vec.h"
 #include "import/gguf/gguf.h"
 #include "program/builder.h"
@@ -19,13 +17,12 @@ typedef struct crn_gguf_block {
 typedef struct crn_gguf_weights {
   const cairn_allocator *allocator;
   crn_gguf *file;
-  crn_pool *pool;
   CRN_VEC(crn_gguf_block) blocks;
   bool *is_used;  ///< per tensor of the file
 } crn_gguf_weights;
 
 /// Takes over `file`, also on failure. The result is meant to be kept by the program (crn_gguf_weights_destroy).
-cairn_status crn_gguf_weights_create(const cairn_allocator *allocator, crn_gguf *file, crn_pool *pool, crn_gguf_weights **out_weights);
+cairn_status crn_gguf_weights_create(const cairn_allocator *allocator, crn_gguf *file, crn_gguf_weights **out_weights);
 void crn_gguf_weights_destroy(void *weights);
 
 /// Memory that lives as long as the weights.
@@ -42,10 +39,12 @@ bool crn_gguf_is_plain(const crn_gguf_tensor *tensor);
 
 /// The constant of a plain tensor in its stored element type, dims slowest first. Failures go into the builder.
 crn_value *crn_gguf_build_plain(crn_builder *b, crn_gguf_weights *w, const crn_gguf_tensor *tensor);
+enum { CRN_GGUF_MAX_JOINED = 4 };
+
 /// Whether tensors can be one matrix, rows below rows: quantized alike, and of one row size.
 bool crn_gguf_can_join(const crn_gguf_tensor *const *tensors, int n);
-/// One tensor, or several that can be joined, as a value of `dtype` (F32 or F16): a constant, cast where needed, or dequantized blocks.
-/// `name` is that of the constants. Failures go into the builder.
+/// One tensor, or several that can be joined, as a value of `dtype` (F32 or F16): a constant, cast where needed, or blocks that
+/// unpack_blocks reads. `name` is that of the constants. Failures go into the builder.
 crn_value *crn_gguf_build_matrix(crn_builder *b, crn_gguf_weights *w, const char *name, const crn_gguf_tensor *const *tensors, int n,
                                  cairn_dtype dtype);
 /// The values of plain tensors one behind the other, `repeats[i]` times each, as a constant of `dtype` and the given dims.

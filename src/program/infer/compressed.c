@@ -1,6 +1,30 @@
 // Ops that expand compressed constants, and quantisation of activations.
 #include "base/checked.h"
 #include "program/infer/dims.h"
+#include "tensor/blocks.h"
+
+// Operands are bytes, a row of blocks along the last dimension; they are joined along the first one.
+cairn_status crn_infer_unpack_blocks(const crn_infer_args *args) {
+  const crn_block_format *format = crn_block_format_of(args->mode);
+  if (args->n_operands < 1) return CRN_FAIL(INVALID_ARGUMENT, "%s: no operands", crn_infer_name(args));
+  const crn_tensor *first = &args->operands[0];
+  crn_tensor out = *first;
+  if (!format) return CRN_FAIL(INVALID_ARGUMENT, "%s: no format has the number %d", crn_infer_name(args), args->mode);
+  out.dims[0] = 0;
+  for (int i = 0; i < args->n_operands; i++) {
+    const crn_tensor *x = &args->operands[i];
+    CRN_TRY(crn_infer_rank(args, i, first->rank > 2 ? first->rank : 2, first->rank));
+    bool fits = x->dtype == CAIRN_UI8 && x->dims[x->rank - 1] % format->bytes == 0;
+    for (int d = 0; d < x->rank; d++) fits &= x->dims[d] >= 0 && (d == 0 || x->dims[d] == first->dims[d]);
+    if (!fits || !crn_add_i64(out.dims[0], x->dims[0], &out.dims[0]))
+      return CRN_FAIL(INVALID_ARGUMENT, "%s: operand %d is not made of rows of %s blocks like the first", crn_infer_name(args), i,
+                      format->name);
+  }
+  int last = out.rank - 1;
+  if (!crn_mul_i64(out.dims[last] / format->bytes, format->elements, &out.dims[last]))
+    return CRN_FAIL(OUT_OF_RANGE, "%s: the rows are too long", crn_infer_name(args));
+  return crn_infer_finish(args, 0, crn_infer_declared_dtype(args, 0, CAIRN_F32), out.rank, out.dims);
+}
 
 // indices of rank K, table of rank K + 2: [groups of each dimension .., palette, vector].
 cairn_status crn_infer_lut_to_dense(const crn_infer_args *args) {

@@ -46,9 +46,13 @@ void crn_slice_bounds(int64_t n, int64_t start, int64_t end, int64_t stride, int
   start = clamp(start, low, high);
   end = clamp(end, low, high);
   int64_t span = stride > 0 ? end - start : start - end;
+  *out_first = start;
+  if (stride == 1) {
+    *out_count = span <= 0 ? 0 : span;
+    return;
+  }
   // Unsigned, because the magnitude of the smallest stride does not fit a signed number.
   uint64_t step = stride > 0 ? (uint64_t)stride : 0 - (uint64_t)stride;
-  *out_first = start;
   *out_count = span <= 0 ? 0 : (int64_t)(((uint64_t)span - 1) / step) + 1;
 }
 

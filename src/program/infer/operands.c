@@ -109,6 +109,13 @@ cairn_status crn_infer_flag(const crn_infer_args *args, int operand, bool *out_v
 }
 
 cairn_status crn_infer_vector_of(const crn_infer_args *args, int operand, int n, int64_t *out_values, bool *out_known) {
+  // What nearly all of them are, and many are read in every run.
+  const crn_tensor *t = operand < args->n_operands ? &args->operands[operand] : NULL;
+  if (t && t->dtype == CAIRN_SI32 && t->rank == 1 && t->dims[0] == n && t->data && !t->packed) {
+    for (int i = 0; i < n; i++) out_values[i] = ((const int32_t *)t->data)[i * t->strides[0]];
+    *out_known = true;
+    return CAIRN_OK;
+  }
   int count;
   int64_t values[CAIRN_MAX_RANK * 2];
   CRN_TRY(crn_infer_int_vector(args, operand, values, &count, out_known));

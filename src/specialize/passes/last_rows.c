@@ -31,7 +31,7 @@ static void mark_output(crn_plan *p, const crn_plan_index *x, uint32_t slot) {
   while (x->n_uses[slot] == 1 && has_free_rows(p, slot)) {
     crn_step *s = crn_maker_of(p, x, slot);
     if (!s) return;
-    if (s->fused && s->infer == crn_infer_fused_linear && s->n_in == 1 && has_free_rows(p, s->in[0])) {
+    if (s->fused && s->infer == crn_infer_fused_linear && s->n_in == 1 && s->n_out == 1 && has_free_rows(p, s->in[0])) {
       s->cuts_rows = true;
       return;
     }

@@ -4,6 +4,7 @@
 //   a · W + bias                        the bias is a constant vector of one value an output
 //   h + a · W                           residual
 //   (a · W1) * silu(a · W2)             gate; W2 and W1 are packed tile by tile in turn
+//   a · W1, a · W2 ..                   the matrices are packed as one, each product keeps a result of its own
 //   transpose or reshape of a · W       where the product is a convolution over single elements, whose rows lie along another dimension
 //
 // Matrices are packed last, when it is known what goes together.
@@ -19,8 +20,10 @@ typedef struct candidate {
   int in_axis;    ///< the same of the operand, where the result was brought into another shape
   int row_axis;   ///< of such a result; -1 = the result has the operand's shape
   crn_weight_source source;
-  crn_fused_linear *fused;      ///< of steps that became linear
-  const crn_weight_source *up;  ///< of a gated step: the matrix beside its own (the gate)
+  crn_fused_linear *fused;                      ///< of steps that became linear
+  const crn_weight_source *up;                  ///< of a gated step: the matrix beside its own (the gate)
+  uint32_t joined[CRN_LINEAR_MOST_JOINED - 1];  ///< steps whose products this one does as well
+  int n_joined;
 } candidate;
 
 typedef struct linear_pass {
@@ -325,13 +328,95 @@ static cairn_status fuse_alone(linear_pass *l) {
   return CAIRN_OK;
 }
 
+// --- products of one operand ------------------------------------------------------------------------------------------------
+
+// Matrices that are joined lie below one another in one packed matrix, whole tiles of each. A large one gains nothing, and the head may
+// have to compute fewer rows than others.
+static bool may_join(const linear_pass *l, uint32_t i) {
+  enum { MOST_OUTPUTS = 16384 };
+  const candidate *c = &l->candidates[i];
+  const crn_step *s = &l->plan->steps[i];
+  if (l->is_dropped[i] || !c->fused || c->fused->epilogue != CRN_LINEAR_PLAIN || c->row_axis >= 0 || c->up || c->n_joined) return false;
+  if (c->axis != l->plan->slot_types[s->in[0]]->rank - 1 || c->axis != l->plan->slot_types[s->out[0]]->rank - 1) return false;
+  if (c->source.n % CRN_LINEAR_TILE || c->source.n > MOST_OUTPUTS || c->source.stack > 1) return false;
+  for (uint32_t k = 0; k < l->plan->n_outputs; k++) {
+    if (l->plan->output_slots[k] == s->out[0]) return false;
+  }
+  return true;
+}
+
+static bool belong_together(const linear_pass *l, uint32_t a, uint32_t b) {
+  const crn_step *s = &l->plan->steps[a], *t = &l->plan->steps[b];
+  return s->in[0] == t->in[0] && l->plan->slot_types[s->out[0]]->dtype == l->plan->slot_types[t->out[0]]->dtype &&
+         crn_weight_sources_match(&l->candidates[a].source, &l->candidates[b].source);
+}
+
+// A bias for all of them where one has a bias: adding zeros changes nothing.
+static cairn_status join_bias(linear_pass *l, candidate *c) {
+  const float *parts[CRN_LINEAR_MOST_JOINED] = {c->fused->bias};
+  int64_t total = c->source.n, at = 0;
+  bool has_any = parts[0];
+  for (int i = 0; i < c->n_joined; i++) {
+    parts[i + 1] = l->candidates[c->joined[i]].fused->bias;
+    has_any |= parts[i + 1] != NULL;
+    total += c->fused->joined[i + 1];
+  }
+  float *bias;
+  if (!has_any) return CAIRN_OK;
+  CRN_TRY(crn_arena_array(&l->plan->arena, (size_t)total, sizeof *bias, &bias));
+  for (int i = 0; i <= c->n_joined; i++) {
+    for (int64_t k = 0; k < c->fused->joined[i]; k++) bias[at++] = parts[i] ? parts[i][k] : 0;
+  }
+  c->fused->bias = bias;
+  return CAIRN_OK;
+}
+
+// Gives step `at` the products of the steps behind it that read the same operand: it is read, and rows are prepared, once for all.
+static cairn_status join_at(linear_pass *l, uint32_t at) {
+  crn_plan *p = l->plan;
+  candidate *c = &l->candidates[at];
+  crn_step *s = &p->steps[at];
+  uint32_t *out;
+  if (!may_join(l, at)) return CAIRN_OK;
+  c->fused->joined[0] = c->source.n;
+  for (uint32_t i = at + 1; i < p->n_steps && c->n_joined < CRN_LINEAR_MOST_JOINED - 1; i++) {
+    if (l->index.is_inner[i] || !may_join(l, i) || !belong_together(l, at, i)) continue;
+    c->fused->joined[c->n_joined + 1] = l->candidates[i].source.n;
+    c->joined[c->n_joined++] = i;
+    l->is_dropped[i] = true;
+  }
+  if (!c->n_joined) return CAIRN_OK;
+  CRN_TRY(join_bias(l, c));
+  CRN_TRY(crn_arena_array(&p->arena, (size_t)c->n_joined + 1, sizeof *out, &out));
+  out[0] = s->out[0];
+  for (int i = 0; i < c->n_joined; i++) {
+    out[i + 1] = p->steps[c->joined[i]].out[0];
+    c->fused->n += l->candidates[c->joined[i]].source.n;
+    l->candidates[c->joined[i]].fused = NULL;
+  }
+  c->fused->n_joined = c->n_joined + 1;
+  s->out = out;
+  s->n_out = (uint32_t)c->n_joined + 1;
+  s->name = c->fused->bias ? "linear+joined+bias" : "linear+joined";
+  return CAIRN_OK;
+}
+
+static cairn_status join_products(linear_pass *l) {
+  for (uint32_t i = 0; i < l->plan->n_steps; i++) {
+    if (!l->index.is_inner[i]) CRN_TRY(join_at(l, i));
+  }
+  return CAIRN_OK;
+}
+
 static cairn_status pack_all(linear_pass *l) {
   for (uint32_t i = 0; i < l->plan->n_steps; i++) {
     const candidate *c = &l->candidates[i];
     if (!c->fused) continue;
-    crn_weight_source sources[2] = {c->source};
-    if (c->up) sources[1] = *c->up;
-    CRN_TRY(crn_weight_store_pack(l->options->store, l->plan->context->pool, sources, c->up ? 2 : 1, c->up != NULL, &c->fused->weights));
+    crn_weight_source sources[CRN_LINEAR_MOST_JOINED] = {c->source};
+    int n = 1;
+    if (c->up) sources[n++] = *c->up;
+    for (int k = 0; k < c->n_joined; k++) sources[n++] = l->candidates[c->joined[k]].source;
+    CRN_TRY(crn_weight_store_pack(l->options->store, l->plan->context->pool, sources, n, c->up != NULL, &c->fused->weights));
   }
   return CAIRN_OK;
 }
@@ -345,6 +430,7 @@ static cairn_status run_pass(linear_pass *l) {
   CRN_TRY(for_each(l, CRN_OP_reshape, fuse_layout));
   CRN_TRY(for_each(l, CRN_OP_broadcasting_add, fuse_residual));
   CRN_TRY(fuse_alone(l));
+  CRN_TRY(join_products(l));
   CRN_TRY(pack_all(l));
   return crn_plan_drop(l->plan, l->is_dropped);
 }

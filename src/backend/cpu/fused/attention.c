@@ -7,6 +7,7 @@
 #include "backend/cpu/ref/ref.h"
 #include "base/checked.h"
 #include "program/infer/dims.h"
+#include "tensor/pages.h"
 
 // --- the extent of a mask ---------------------------------------------------------------------------------------------------
 
@@ -124,6 +125,8 @@ static bool merge(crn_tensor *t, int begin, int end) {
 static cairn_status copy_plain(const crn_kernel_args *args, crn_tensor *t) {
   size_t bytes;
   void *memory;
+  if (t->pages && t->pages->window.kept)
+    return CRN_FAIL(UNSUPPORTED, "attention that cannot leave out what the window of its cache dropped");
   if (!crn_shape_bytes(t->dtype, t->dims, t->rank, &bytes)) return CRN_FAIL(OUT_OF_RANGE, "an operand of attention is too large");
   CRN_TRY(args->scratch->take(args->scratch, bytes, &memory));
   crn_tensor copy = crn_tensor_make(t->dtype, t->dims, t->rank, memory);
@@ -220,7 +223,10 @@ static cairn_status call(const crn_kernel_args *args, crn_op_id id, crn_kernel_f
 }
 
 static cairn_status run_spelled(const crn_kernel_args *args, const crn_fused_attention *f) {
-  const crn_tensor *q = &args->operands[0], *k = &args->operands[1], *v = &args->operands[2];
+  const crn_tensor *q = &args->operands[0];
+  crn_tensor plain_k = args->operands[1], plain_v = args->operands[2], *k = &plain_k, *v = &plain_v;
+  if (k->pages) CRN_TRY(copy_plain(args, k));
+  if (v->pages) CRN_TRY(copy_plain(args, v));
   crn_infer_args infer = crn_ref_operands(args);
   crn_tensor shape, scores, masked, weights, out = args->results[0];
   int64_t one = 1, axis = -1;

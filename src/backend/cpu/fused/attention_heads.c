@@ -22,7 +22,7 @@ cairn_status crn_infer_fused_heads(const crn_infer_args *args) {
 }
 
 static crn_tensor head_view(const crn_tensor *t, int64_t heads, int row, int feature) {
-  crn_tensor view = {.dtype = t->dtype, .rank = 4, .data = t->data};
+  crn_tensor view = {.dtype = t->dtype, .rank = 4, .data = t->data, .pages = t->pages};
   int64_t size = t->dims[feature] / heads;
   int64_t dims[4] = {1, heads, t->dims[row], size}, strides[4] = {0, size * t->strides[feature], t->strides[row], t->strides[feature]};
   memcpy(view.dims, dims, sizeof dims);

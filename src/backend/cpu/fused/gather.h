@@ -18,5 +18,7 @@ typedef struct crn_fused_gather {
 
 cairn_status crn_infer_fused_gather(const crn_infer_args *args);
 cairn_status crn_fused_gather_run(const crn_kernel_args *args);
+/// The same step of `n` runs of one plan at once, as crn_fused_linear_run_joint: a matrix that several chose is read once.
+cairn_status crn_fused_gather_run_joint(const crn_kernel_args *const *args, int n);
 
 #endif

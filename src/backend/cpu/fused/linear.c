@@ -48,6 +48,11 @@ cairn_status crn_infer_fused_linear(const crn_infer_args *args) {
     for (int d = 0; d < f->out_rank; d++) product.dims[d] = d == f->out_row_axis ? count_rows(x, axis) : 1;
     product.dims[f->out_rank - 1] = f->n;
   }
+  for (int i = 0; i < f->n_joined; i++) {
+    product.dims[axis] = f->joined[i];
+    CRN_TRY(crn_infer_finish(args, i, x->dtype, product.rank, product.dims));
+  }
+  if (f->n_joined) return CAIRN_OK;
   out = product;
   if (f->epilogue == CRN_LINEAR_ADD) CRN_TRY(crn_infer_broadcast_dims(args, &product, &args->operands[1], &out));
   return crn_infer_finish(args, 0, x->dtype, out.rank, out.dims);
@@ -55,10 +60,18 @@ cairn_status crn_infer_fused_linear(const crn_infer_args *args) {
 
 // --- the rows of a run --------------------------------------------------------------------------------------------------------
 
+/// The rows of one run of the plan: all there are, or those of one of several sequences.
+typedef struct linear_part {
+  const crn_tensor *x, *added, *out;
+  int64_t first, rows;  ///< among all rows, and how many
+  const crn_linear_kernel *kernel;
+} linear_part;
+
 typedef struct linear_run {
   const crn_fused_linear *f;
-  const crn_tensor *x, *added, *out;
+  const linear_part *parts;
   int64_t rows, units, step;  ///< units a worker takes together
+  bool is_apart;              ///< a product has rows of one part only
   const crn_rows_kernels *row_kernels;
   crn_prepared prepared;
   float *row_buffers;  ///< k values a worker
@@ -66,13 +79,23 @@ typedef struct linear_run {
   size_t worker_bytes, scratch_bytes;
 } linear_run;
 
+// The part that has a row, which becomes its number there.
+static const linear_part *part_of(const linear_run *r, int64_t *in_out_row) {
+  const linear_part *p = r->parts;
+  while (*in_out_row >= p->first + p->rows) p++;
+  *in_out_row -= p->first;
+  return p;
+}
+
 static void prepare_rows(void *user, int64_t begin, int64_t end, int worker) {
   const linear_run *r = user;
   int64_t k = r->f->weights.k;
   float *buffer = r->row_buffers + worker * k;
-  int axis = r->x->rank - 1 - r->f->axis;
   for (int64_t row = begin; row < end; row++) {
-    const float *values = crn_elements_f32(r->x, row_offset(r->x, axis, row), r->x->strides[axis], k, buffer);
+    int64_t at = row;
+    const crn_tensor *x = part_of(r, &at)->x;
+    int axis = x->rank - 1 - r->f->axis;
+    const float *values = crn_elements_f32(x, row_offset(x, axis, at), x->strides[axis], k, buffer);
     crn_prepare_row(&r->prepared, row, values, worker);
   }
 }
@@ -81,10 +104,10 @@ static void prepare_rows(void *user, int64_t begin, int64_t end, int worker) {
 
 // What separate ops would round in between. Modes that round operands leave that out: it would only add to their error.
 static void round_between(const linear_run *r, float *values, int64_t n) {
-  if (r->f->mode == CRN_LINEAR_EXACT) crn_round_f32(r->out->dtype, values, n);
+  if (r->f->mode == CRN_LINEAR_EXACT) crn_round_f32(r->parts->out->dtype, values, n);
 }
 
-static void finish_gated(const linear_run *r, int64_t row, int64_t unit, int64_t n_units, const float *values) {
+static void finish_gated(const linear_run *r, const crn_tensor *out, int64_t row, int64_t unit, int64_t n_units, const float *values) {
   float gate[MOST_UNITS * CRN_LINEAR_TILE], up[MOST_UNITS * CRN_LINEAR_TILE];
   int64_t column = unit * CRN_LINEAR_TILE, n = n_units * CRN_LINEAR_TILE;
   for (int64_t u = 0; u < n_units; u++) {
@@ -96,11 +119,20 @@ static void finish_gated(const linear_run *r, int64_t row, int64_t unit, int64_t
   r->row_kernels->silu(gate, gate, n);
   round_between(r, gate, n);
   for (int64_t i = 0; i < n; i++) gate[i] *= up[i];
-  crn_elements_put_f32(r->out, row * r->f->n + column, r->f->n - column < n ? r->f->n - column : n, gate);
+  crn_elements_put_f32(out, row * r->f->n + column, r->f->n - column < n ? r->f->n - column : n, gate);
+}
+
+// Outputs of joined products go to results of their own, which lie next to each other.
+static void put_joined(const crn_fused_linear *f, const crn_tensor *out, int64_t row, int64_t column, int64_t n, const float *values) {
+  for (int64_t i = 0, begin = 0; i < f->n_joined; begin += f->joined[i++]) {
+    int64_t from = column > begin ? column : begin, end = begin + f->joined[i] < column + n ? begin + f->joined[i] : column + n;
+    if (from < end) crn_elements_put_f32(&out[i], row * f->joined[i] + from - begin, end - from, values + from - column);
+  }
 }
 
 static void finish_row(const linear_run *r, int64_t row, int64_t unit, int64_t n_units, float *values) {
   const crn_fused_linear *f = r->f;
+  const linear_part *p = part_of(r, &row);
   int64_t column = unit * UNIT_OUTPUTS, n = f->weights.n - column;
   if (n > n_units * UNIT_OUTPUTS) n = n_units * UNIT_OUTPUTS;
   if (f->bias) {
@@ -108,21 +140,35 @@ static void finish_row(const linear_run *r, int64_t row, int64_t unit, int64_t n
     for (int64_t i = 0; i < n; i++) values[i] += f->bias[column + i];
   }
   if (f->epilogue == CRN_LINEAR_GATED) {
-    finish_gated(r, row, unit, n_units, values);
+    finish_gated(r, p->out, row, unit, n_units, values);
     return;
   }
   if (f->epilogue == CRN_LINEAR_ADD) {
     float buffer[MOST_UNITS * UNIT_OUTPUTS];
+    const int last = p->added->rank - 1;
     const float *more =
-        crn_elements_f32(r->added, row_offset(r->added, r->added->rank - 1, row) + column * r->added->strides[r->added->rank - 1],
-                         r->added->strides[r->added->rank - 1], n, buffer);
+        crn_elements_f32(p->added, row_offset(p->added, last, row) + column * p->added->strides[last], p->added->strides[last], n, buffer);
     round_between(r, values, n);
     for (int64_t i = 0; i < n; i++) values[i] += more[i];
   }
-  crn_elements_put_f32(r->out, row * f->n + column, n, values);
+  if (f->n_joined) {
+    put_joined(f, p->out, row, column, n, values);
+    return;
+  }
+  crn_elements_put_f32(p->out, row * f->n + column, n, values);
 }
 
 // --- the run ------------------------------------------------------------------------------------------------------------------
+
+// The rows from `row` on that one product takes.
+static int64_t rows_together(const linear_run *r, int64_t row) {
+  int64_t n = r->rows - row, at = row;
+  if (r->is_apart) {
+    const linear_part *p = part_of(r, &at);
+    n = p->rows - at;
+  }
+  return n < CRN_ROW_BLOCK ? n : CRN_ROW_BLOCK;
+}
 
 static void run_units(void *user, int64_t begin, int64_t end, int worker) {
   const linear_run *r = user;
@@ -132,8 +178,9 @@ static void run_units(void *user, int64_t begin, int64_t end, int worker) {
   for (int64_t unit = begin; unit < end; unit += step) {
     int64_t n_units = end - unit < step ? end - unit : step, tile_end = (unit + n_units) * UNIT;
     if (tile_end > tiles) tile_end = tiles;
-    for (int64_t row = 0; row < r->rows; row += CRN_ROW_BLOCK) {
-      int64_t n_rows = r->rows - row < CRN_ROW_BLOCK ? r->rows - row : CRN_ROW_BLOCK, ld = n_units * UNIT_OUTPUTS;
+    for (int64_t row = 0, n_rows; row < r->rows; row += n_rows) {
+      int64_t ld = n_units * UNIT_OUTPUTS;
+      n_rows = rows_together(r, row);
       crn_run_prepared(&r->f->weights, &r->prepared, row, n_rows, unit * UNIT, tile_end, sums, ld, memory);
       for (int64_t i = 0; i < n_rows; i++) finish_row(r, row + i, unit, n_units, sums + i * ld);
     }
@@ -143,18 +190,23 @@ static void run_units(void *user, int64_t begin, int64_t end, int worker) {
 static cairn_status take_memory(const crn_kernel_args *args, linear_run *r) {
   size_t threads = (size_t)crn_pool_threads(args->pool);
   int64_t block = r->rows < CRN_ROW_BLOCK ? r->rows : CRN_ROW_BLOCK;
-  CRN_TRY(crn_prepared_create(args, &r->f->weights, r->f->mode, r->rows, r->rows, &r->prepared));
+  CRN_TRY(
+      crn_prepared_create_for(args, &r->f->weights, crn_prepared_join(&r->f->weights, r->parts->kernel, r->rows), r->rows, &r->prepared));
+  r->prepared.apart = args->rows_as_one && !crn_prepared_is_rowwise(r->prepared.kernel);
   r->scratch_bytes = crn_prepared_scratch_bytes(&r->prepared);
   r->worker_bytes = r->scratch_bytes + (size_t)(block * r->prepared.terms * r->step * UNIT_OUTPUTS) * sizeof(float);
   CRN_TRY(args->scratch->take(args->scratch, threads * (size_t)r->f->weights.k * sizeof(float), &r->row_buffers));
   return args->scratch->take(args->scratch, threads * r->worker_bytes, &r->worker_memory);
 }
 
-static cairn_status run_product(const crn_kernel_args *args, const crn_tensor *added, const crn_tensor *out) {
-  const crn_fused_linear *f = args->fused;
-  linear_run r = {.f = f, .x = &args->operands[0], .added = added, .out = out};
-  r.rows = count_rows(r.x, r.x->rank - 1 - f->axis);
-  if (r.rows == 0) return CAIRN_OK;
+// Numbers the rows of the parts and runs them; their kernels agree.
+static cairn_status run_parts(const crn_kernel_args *args, const crn_fused_linear *f, linear_part *parts, int n_parts) {
+  linear_run r = {.f = f, .parts = parts};
+  for (int i = 0; i < n_parts; i++) {
+    parts[i].first = r.rows;
+    r.rows += parts[i].rows;
+  }
+  r.is_apart = n_parts > 1 && !crn_prepared_is_rowwise(parts->kernel);
   r.row_kernels = crn_rows_select();
   r.units = (f->weights.n + UNIT_OUTPUTS - 1) / UNIT_OUTPUTS;
   // Units together read the rows once; but there must be work for all, several times over, lest one waits for another.
@@ -166,6 +218,19 @@ static cairn_status run_product(const crn_kernel_args *args, const crn_tensor *a
   int64_t unit_bytes = (int64_t)f->weights.bytes / r.units * (r.rows < 32 ? r.rows : 32) + 1;
   crn_pool_run(args->pool, r.units, LEAST_BYTES / unit_bytes + 1, run_units, &r);
   return CAIRN_OK;
+}
+
+static linear_part make_part(const crn_kernel_args *args, const crn_tensor *added, const crn_tensor *out) {
+  const crn_fused_linear *f = args->fused;
+  const crn_tensor *x = &args->operands[0];
+  linear_part p = {.x = x, .added = added, .out = out, .rows = count_rows(x, x->rank - 1 - f->axis)};
+  p.kernel = crn_prepared_select(&f->weights, f->mode, args->rows_as_one ? 1 : p.rows);
+  return p;
+}
+
+static cairn_status run_product(const crn_kernel_args *args, const crn_tensor *added, const crn_tensor *out) {
+  linear_part part = make_part(args, added, out);
+  return part.rows ? run_parts(args, args->fused, &part, 1) : CAIRN_OK;
 }
 
 // The sum has another shape than the product: both ops one after the other.
@@ -198,14 +263,48 @@ static cairn_status run_broadcast_add(const crn_kernel_args *args) {
   return crn_ref_broadcasting_add(&second);
 }
 
-cairn_status crn_fused_linear_run(const crn_kernel_args *args) {
+// Whether what is added has the shape of the product, so that rows can be added to rows.
+static bool is_plain(const crn_kernel_args *args) {
   const crn_fused_linear *f = args->fused;
-  const crn_tensor *out = &args->results[0];
-  if (f->epilogue != CRN_LINEAR_ADD) return run_product(args, NULL, out);
+  if (f->epilogue != CRN_LINEAR_ADD) return true;
   const crn_tensor *x = &args->operands[0], *added = &args->operands[1];
-  int64_t product = f->n * count_rows(x, x->rank - 1 - f->axis), sum = crn_tensor_count(out);
-  bool is_plain = product == sum && crn_tensor_count(added) == sum && added->rank >= 1 && added->dims[added->rank - 1] == f->n;
-  return is_plain ? run_product(args, added, out) : run_broadcast_add(args);
+  int64_t product = f->n * count_rows(x, x->rank - 1 - f->axis), sum = crn_tensor_count(&args->results[0]);
+  return product == sum && crn_tensor_count(added) == sum && added->rank >= 1 && added->dims[added->rank - 1] == f->n;
+}
+
+static const crn_tensor *added_of(const crn_kernel_args *args) {
+  return ((const crn_fused_linear *)args->fused)->epilogue == CRN_LINEAR_ADD ? &args->operands[1] : NULL;
+}
+
+cairn_status crn_fused_linear_run(const crn_kernel_args *args) {
+  return is_plain(args) ? run_product(args, added_of(args), &args->results[0]) : run_broadcast_add(args);
+}
+
+cairn_status crn_fused_linear_run_joint(const crn_kernel_args *const *args, int n) {
+  const crn_fused_linear *f = args[0]->fused;
+  linear_part *parts;
+  int n_parts = 0;
+  CRN_TRY(args[0]->scratch->take(args[0]->scratch, (size_t)n * sizeof *parts, &parts));
+  for (int i = 0; i < n; i++) {
+    linear_part part = make_part(args[i], added_of(args[i]), &args[i]->results[0]);
+    if (part.rows && is_plain(args[i])) {
+      parts[n_parts++] = part;
+    } else {
+      CRN_TRY(crn_fused_linear_run(args[i]));
+    }
+  }
+  // Those that agree with the first come next to it and are run.
+  for (int begin = 0, end; begin < n_parts; begin = end) {
+    end = begin + 1;
+    for (int i = end; i < n_parts; i++) {
+      if (!crn_prepared_agree(parts[begin].kernel, parts[i].kernel)) continue;
+      linear_part other = parts[end];
+      parts[end++] = parts[i];
+      parts[i] = other;
+    }
+    CRN_TRY(run_parts(args[0], f, parts + begin, end - begin));
+  }
+  return CAIRN_OK;
 }
 
 // --- lookups ------------------------------------------------------------------------------------------------------------------

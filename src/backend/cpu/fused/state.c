@@ -11,6 +11,7 @@
 #include "backend/cpu/ref/spans.h"
 #include "base/checked.h"
 #include "program/infer/dims.h"
+#include "tensor/pages.h"
 
 cairn_status crn_infer_fused_state(const crn_infer_args *args) {
   const crn_tensor *old = &args->operands[0];
@@ -31,6 +32,7 @@ static cairn_status seen_as(const crn_tensor *t, const crn_tensor *target, crn_t
   *out = *target;
   out->dtype = t->dtype;
   out->data = t->data;
+  out->pages = t->pages;
   out->packed = false;
   memcpy(out->strides, strides, sizeof strides);
   return CAIRN_OK;
@@ -64,12 +66,31 @@ static cairn_status copy_old(const crn_kernel_args *args) {
   return CAIRN_OK;
 }
 
+// The rows of pages that an update changes.
+typedef struct rows {
+  int64_t first, end;
+} rows;
+
+static cairn_status own_rows(const crn_tensor *to, rows *r) {
+  int64_t first, end;
+  if (!to->pages) return CAIRN_OK;
+  crn_paged_rows(to, &first, &end);
+  if (r->end == 0 || first < r->first) r->first = first;
+  if (end > r->end) r->end = end;
+  return crn_pages_own(to->pages, first, end);
+}
+
+static void end_rows(const crn_tensor *target, const rows *r) {
+  if (target->pages) crn_pages_advance(target->pages, r->first, r->end);
+}
+
 // --- where ------------------------------------------------------------------------------------------------------------------
 
 cairn_status crn_fused_choose_update(const crn_kernel_args *args, const crn_tensor *target, int64_t *out_bytes) {
   const crn_fused_choose *f = args->fused;
   crn_tensor mask, update;
   boxes b;
+  rows changed = {0, 0};
   CRN_TRY(seen_as(&args->operands[2], target, &mask));
   CRN_TRY(seen_as(&args->operands[1], target, &update));
   make_boxes(target, &update, &mask, &mask, &b);
@@ -84,9 +105,11 @@ cairn_status crn_fused_choose_update(const crn_kernel_args *args, const crn_tens
     if (is_set == f->is_inverted) continue;
     crn_tensor to, from;
     box_at(&b, it.offset[1], it.offset[2], &to, &from);
+    CRN_TRY(own_rows(&to, &changed));
     crn_tensor_copy(&from, &to);
     *out_bytes += box_bytes(&b);
   }
+  end_rows(target, &changed);
   return CAIRN_OK;
 }
 
@@ -113,7 +136,7 @@ static float rounded(cairn_dtype dtype, float value) {
   return value;
 }
 
-static void blend_box(const crn_tensor *to, const crn_tensor *from, float keep, float take) {
+static void blend_plain(const crn_tensor *to, const crn_tensor *from, float keep, float take) {
   crn_nd_iter it;
   crn_nd_initialize(&it, to->rank, to->dims);
   crn_nd_operand(&it, to->strides);
@@ -125,9 +148,32 @@ static void blend_box(const crn_tensor *to, const crn_tensor *from, float keep, 
   }
 }
 
+// Blends a box, a run of rows of one page after the other where it lies in pages.
+typedef struct blending {
+  float keep, take;
+} blending;
+
+static void blend_run(void *user, const crn_page_run *run) {
+  const blending *b = user;
+  blend_plain(&run->part, run->other, b->keep, b->take);
+}
+
+static void blend_box(const crn_tensor *to, const crn_tensor *from, float keep, float take) {
+  blending b = {keep, take};
+  if (to->pages) {
+    crn_paged_visit(to, from, blend_run, &b);
+  } else {
+    blend_plain(to, from, keep, take);
+  }
+}
+
 cairn_status crn_fused_blend_update(const crn_kernel_args *args, const crn_tensor *target, int64_t *out_bytes) {
   crn_tensor keep, update, take;
   boxes b;
+  rows changed = {0, 0};
+  *out_bytes = -1;
+  // Blended again and again, what is kept with fewer bits would drift.
+  if (target->pages && target->pages->is_quantized) return CAIRN_OK;
   CRN_TRY(seen_as(&args->operands[2], target, &keep));
   CRN_TRY(seen_as(&args->operands[1], target, &update));
   CRN_TRY(seen_as(&args->operands[3], target, &take));
@@ -147,9 +193,11 @@ cairn_status crn_fused_blend_update(const crn_kernel_args *args, const crn_tenso
     if (skips && k == 1 && t == 0) continue;
     crn_tensor to, from;
     box_at(&b, it.offset[2], it.offset[3], &to, &from);
+    CRN_TRY(own_rows(&to, &changed));
     blend_box(&to, &from, k, t);
     *out_bytes += box_bytes(&b);
   }
+  end_rows(target, &changed);
   return CAIRN_OK;
 }
 
@@ -294,7 +342,9 @@ static cairn_status scatter(const crn_kernel_args *args, crn_kernel_fn kernel, c
   inner.operands = operands;
   inner.results = &result;
   *out_bytes = crn_tensor_count(&args->operands[2]) * (int64_t)cairn_dtype_bytes(target->dtype);
-  return kernel(&inner);
+  // These kernels know no pages.
+  if (target->pages) *out_bytes = -1;
+  return target->pages ? CAIRN_OK : kernel(&inner);
 }
 
 cairn_status crn_scatter_along_axis_update(const crn_kernel_args *args, const crn_tensor *target, int64_t *out_bytes) {
@@ -308,6 +358,7 @@ cairn_status crn_scatter_nd_update(const crn_kernel_args *args, const crn_tensor
   for (int d = 0; d < index->rank - 1; d++) vectors *= index->dims[d];
   // A place that does not exist is for the general way to report: it leaves the state as it was.
   *out_bytes = -1;
+  if (target->pages) return CAIRN_OK;
   for (int64_t v = 0; v < vectors; v++) {
     int64_t where = crn_move_unravel(index->rank - 1, index->dims, index->strides, v, NULL);
     if (!crn_gather_nd_offset(target, index, length, where, &offset, &wrong)) return CAIRN_OK;

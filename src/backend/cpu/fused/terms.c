@@ -3,14 +3,49 @@
 #include "backend/cpu/kernels/linear/linear_layout.h"
 #include "backend/cpu/kernels/rows/rows.h"
 #include "base/checked.h"
+#include "base/cpu.h"
 
 enum { BYTE_TERMS = 2 };
 
+const crn_linear_kernel *crn_prepared_select(const crn_linear_weights *w, crn_linear_mode mode, int64_t n_together) {
+  return crn_linear_select(w->format, mode, mode == CRN_LINEAR_MODE_INT8 ? n_together * BYTE_TERMS : n_together);
+}
+
+// Kernels that compute in f32 with FMA all give the same bits; other bits are promised of one kernel only.
+static bool is_exact(const crn_linear_kernel *k) { return k->rows_mode == CRN_LINEAR_EXACT && k->has_fma; }
+
+// Byte products that take the same prepared rows are exact within a group and go from group to group in one way.
+static bool is_bytes(const crn_linear_kernel *a, const crn_linear_kernel *b) {
+  return a->rows_mode == CRN_LINEAR_MODE_INT8 && b->rows_mode == CRN_LINEAR_MODE_INT8 && a->prepare == b->prepare;
+}
+
+bool crn_prepared_agree(const crn_linear_kernel *a, const crn_linear_kernel *b) {
+  return a == b || (is_exact(a) && is_exact(b)) || is_bytes(a, b);
+}
+
+// With one or two rows, products in bf16 have several sums at a time, because each takes long to come out.
+bool crn_prepared_is_rowwise(const crn_linear_kernel *kernel) { return kernel->rows_mode != CRN_LINEAR_MODE_BF16 || kernel->min_rows > 1; }
+
+const crn_linear_kernel *crn_prepared_join(const crn_linear_weights *w, const crn_linear_kernel *kernel, int64_t n_together) {
+  if (is_exact(kernel)) return crn_linear_select(w->format, CRN_LINEAR_EXACT, n_together);
+  int n;
+  const crn_linear_kernel *list = crn_linear_list(&n);
+  for (const crn_linear_kernel *k = list; k < kernel; k++) {
+    if (k->format != kernel->format || k->mode != kernel->mode || k->cpu_bits & ~crn_cpu_bits()) continue;
+    if (k->min_rows <= n_together * BYTE_TERMS && is_bytes(k, kernel)) return k;
+  }
+  return kernel;
+}
+
 cairn_status crn_prepared_create(const crn_kernel_args *args, const crn_linear_weights *w, crn_linear_mode mode, int64_t n_rows,
                                  int64_t n_together, crn_prepared *p) {
+  return crn_prepared_create_for(args, w, crn_prepared_select(w, mode, n_together), n_rows, p);
+}
+
+cairn_status crn_prepared_create_for(const crn_kernel_args *args, const crn_linear_weights *w, const crn_linear_kernel *kernel,
+                                     int64_t n_rows, crn_prepared *p) {
   size_t bytes;
-  int64_t together = mode == CRN_LINEAR_MODE_INT8 ? n_together * BYTE_TERMS : n_together;
-  *p = (crn_prepared){.kernel = crn_linear_select(w->format, mode, together), .k = w->k};
+  *p = (crn_prepared){.kernel = kernel, .k = w->k};
   p->terms = p->kernel->rows_mode == CRN_LINEAR_MODE_INT8 ? BYTE_TERMS : 1;
   p->row_bytes = crn_linear_row_bytes(p->kernel->rows_mode, w->k);
   if (!crn_mul_size((size_t)(n_rows * p->terms), p->row_bytes, &bytes))
@@ -45,6 +80,9 @@ static void add_terms(float *sums, int64_t n_rows, int64_t ld) {
 void crn_run_prepared(const crn_linear_weights *w, const crn_prepared *p, int64_t row, int64_t n_rows, int64_t tile_begin, int64_t tile_end,
                       float *sums, int64_t ld, void *scratch) {
   const char *from = p->rows + (size_t)(row * p->terms) * p->row_bytes;
+  for (int64_t i = 0; i < n_rows && p->apart; i++)
+    p->kernel->run(w, from + (size_t)i * p->row_bytes, p->row_bytes, 1, tile_begin, tile_end, sums + i * ld, ld, scratch);
+  if (p->apart) return;
   p->kernel->run(w, from, p->row_bytes, n_rows * p->terms, tile_begin, tile_end, sums, ld, scratch);
   if (p->terms > 1) add_terms(sums, n_rows, ld);
 }

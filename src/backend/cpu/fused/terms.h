@@ -15,6 +15,7 @@ typedef struct crn_prepared {
   const crn_linear_kernel *kernel;
   int64_t k;
   int64_t terms;  ///< prepared rows a row
+  bool apart;     ///< rows go through the kernel one by one
   size_t row_bytes;
   char *rows;
   float *buffers;  ///< k values a worker
@@ -23,6 +24,16 @@ typedef struct crn_prepared {
 /// Chooses the kernel for calls of up to `n_together` rows, and takes memory for `n_rows` rows.
 cairn_status crn_prepared_create(const crn_kernel_args *args, const crn_linear_weights *weights, crn_linear_mode mode, int64_t n_rows,
                                  int64_t n_together, crn_prepared *out);
+/// The two halves of it: the kernel for calls of up to `n_together` rows, and memory for `n_rows` rows and a kernel.
+const crn_linear_kernel *crn_prepared_select(const crn_linear_weights *weights, crn_linear_mode mode, int64_t n_together);
+cairn_status crn_prepared_create_for(const crn_kernel_args *args, const crn_linear_weights *weights, const crn_linear_kernel *kernel,
+                                     int64_t n_rows, crn_prepared *out);
+/// Whether rows for which these kernels were chosen may be computed together and have the bits they have apart.
+bool crn_prepared_agree(const crn_linear_kernel *a, const crn_linear_kernel *b);
+/// Whether a row has the same bits in calls of any number of rows. Else rows of several runs must be apart, though next to one another.
+bool crn_prepared_is_rowwise(const crn_linear_kernel *kernel);
+/// The kernel for `n_together` rows of which each alone, or with some, would have been given `kernel`, without a change of bits.
+const crn_linear_kernel *crn_prepared_join(const crn_linear_weights *weights, const crn_linear_kernel *kernel, int64_t n_together);
 /// Prepares row `row` from k values.
 void crn_prepare_row(const crn_prepared *p, int64_t row, const float *values, int worker);
 /// Memory a worker gives to crn_run_prepared, a multiple of 64.

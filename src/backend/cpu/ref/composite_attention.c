@@ -10,6 +10,7 @@
 #include "backend/cpu/ref/move.h"
 #include "backend/cpu/ref/spans.h"
 #include "base/checked.h"
+#include "tensor/pages.h"
 
 typedef struct attention {
   crn_tensor q, k, v;
@@ -18,6 +19,8 @@ typedef struct attention {
   bool causal;
   int64_t window;  ///< 0 = none
   int64_t mask_strides[CAIRN_MAX_RANK];
+  cairn_ndarray_window kept;  ///< of caches in pages
+  int64_t end;                ///< behind the last row of queries there
   // Of the batch that is being computed:
   int64_t at;
   crn_attention call;
@@ -85,7 +88,7 @@ static cairn_status check_masks(const crn_kernel_args *args, attention *a) {
 
 // The kernels want the elements of a key or value next to each other. Positions that no row sees are not copied.
 static cairn_status rows_ready(const crn_kernel_args *args, const crn_attention_extent *extent, crn_tensor *t) {
-  if (t->strides[3] == 1 || t->dims[3] == 1) return CAIRN_OK;
+  if (t->pages || t->strides[3] == 1 || t->dims[3] == 1) return CAIRN_OK;
   size_t bytes;
   void *copy;
   if (!crn_shape_bytes(t->dtype, t->dims, 4, &bytes))
@@ -101,6 +104,64 @@ static cairn_status rows_ready(const crn_kernel_args *args, const crn_attention_
   crn_move_tensor(args->pool, &from, &to);
   *t = ready;
   return CAIRN_OK;
+}
+
+// --- keys and values in pages -------------------------------------------------------------------------------------------------
+
+// Kernels read pages whose positions are those of the table. Other looks at pages are copied.
+static cairn_status pages_ready(const crn_kernel_args *args, crn_tensor *t) {
+  int64_t row, in_page;
+  if (!t->pages) return CAIRN_OK;
+  int axis = crn_paged_axis(t, &row, &in_page);
+  bool is_aligned = (row & (((int64_t)1 << t->pages->shift) - 1)) == 0;
+  if ((axis == 2 || (axis == -1 && t->dims[2] == 1)) && is_aligned && (t->strides[3] == 1 || t->dims[3] == 1)) return CAIRN_OK;
+  size_t bytes;
+  void *copy;
+  if (!crn_shape_bytes(t->dtype, t->dims, 4, &bytes))
+    return CRN_FAIL(OUT_OF_RANGE, "scaled_dot_product_attention: an operand is too large");
+  CRN_TRY(args->scratch->take(args->scratch, bytes, &copy));
+  crn_tensor plain = crn_tensor_make(t->dtype, t->dims, 4, copy);
+  crn_tensor_copy(t, &plain);
+  *t = plain;
+  return CAIRN_OK;
+}
+
+// Whether no row sees a position of [first, end).
+static bool is_hidden(const attention *a, int64_t first, int64_t end) {
+  return a->kept.kept > 0 && first >= a->kept.sinks && end <= a->end - a->rows + 1 - a->kept.kept;
+}
+
+// The pages of a cache as the kernels want them. Those that no row looks at need not exist: something else stands in their place.
+static cairn_status list_pages(const crn_kernel_args *args, const attention *a, const crn_tensor *t, const crn_attention_extent *extent,
+                               const void ***out_list) {
+  crn_pages *p = t->pages;
+  int64_t row, in_page, size = (int64_t)1 << p->shift, n = (t->dims[2] + size - 1) >> p->shift;
+  const void **list, *other = NULL;
+  crn_paged_axis(t, &row, &in_page);
+  CRN_TRY(args->scratch->take(args->scratch, (size_t)n * sizeof *list, &list));
+  for (int64_t i = 0; i < n; i++) {
+    int64_t first = i * size, end = first + size, at = (row >> p->shift) + i;
+    bool is_seen = !is_hidden(a, first, end) && (!extent || (first < extent->high && end > extent->low));
+    // What was never written reads as zeros.
+    if (!p->table[at] && is_seen) CRN_TRY(crn_pages_own(p, row + first, row + first + 1));
+    list[i] = p->table[at] ? crn_page_data(p->table[at]) : NULL;
+    if (list[i]) other = list[i];
+  }
+  if (!other) {
+    CRN_TRY(crn_pages_own(p, row, row + 1));
+    other = crn_page_data(p->table[row >> p->shift]);
+  }
+  for (int64_t i = 0; i < n; i++) list[i] = list[i] ? list[i] : other;
+  *out_list = list;
+  return CAIRN_OK;
+}
+
+// Pointers to where the keys or values of one sequence of the batch begin in each page.
+static void aim_pages(const attention *a, const crn_tensor *t, const void *const *pages, const void **out_list) {
+  int64_t row, in_page, n = (t->dims[2] + ((int64_t)1 << t->pages->shift) - 1) >> t->pages->shift;
+  crn_paged_axis(t, &row, &in_page);
+  size_t size = t->pages->is_quantized ? 1 : cairn_dtype_bytes(t->dtype);
+  for (int64_t i = 0; i < n; i++) out_list[i] = (const char *)pages[i] + (size_t)(in_page + a->at * t->strides[0]) * size;
 }
 
 // --- one sequence of the batch ------------------------------------------------------------------------------------------------
@@ -149,6 +210,16 @@ static void run_one(attention *a, const void *const *k_page, const void *const *
   crn_elements_put_f32(a->out, a->at * rows * a->value_size, rows * a->value_size, a->sums);
 }
 
+static crn_cache_view view_of(const crn_tensor *t) {
+  crn_cache_view view = {cache_type(t->dtype), NULL, CRN_CACHE_ONE_PAGE, t->strides[1], t->strides[2], NULL, 0, 0};
+  if (!t->pages) return view;
+  view.page_shift = t->pages->shift;
+  view.position_stride = t->pages->row_stride;
+  view.group = t->pages->group;
+  if (t->pages->is_quantized) view.type = CRN_CACHE_I8;
+  return view;
+}
+
 static void describe_call(attention *a, float scale, const float *sinks) {
   a->call = (crn_attention){
       .heads = a->heads,
@@ -159,12 +230,15 @@ static void describe_call(attention *a, float scale, const float *sinks) {
       .positions = a->positions,
       .causal = a->causal,
       .window = a->window,
+      .spared = a->kept.sinks,
+      .kept = a->kept.kept,
+      .end = a->end,
       .scale = scale,
       .q = a->queries,
       .q_row_stride = a->key_size,
       .q_head_stride = a->rows * a->key_size,
-      .k = {cache_type(a->k.dtype), NULL, CRN_CACHE_ONE_PAGE, a->k.strides[1], a->k.strides[2]},
-      .v = {cache_type(a->v.dtype), NULL, CRN_CACHE_ONE_PAGE, a->v.strides[1], a->v.strides[2]},
+      .k = view_of(&a->k),
+      .v = view_of(&a->v),
       .sinks = sinks,
       .value_type = cache_type(a->out->dtype),
       .out = a->sums,
@@ -177,6 +251,43 @@ static void describe_call(attention *a, float scale, const float *sinks) {
   a->call.mask_head_stride = a->mask_strides[1];
   a->call.mask_row_stride = a->mask_strides[2];
   a->call.mask_position_stride = a->mask_strides[3];
+}
+
+/// The pages of keys or of values: one for a plain tensor.
+typedef struct cache {
+  const void **pages, **aimed, *one;
+  const float **scales;
+} cache;
+
+typedef struct caches {
+  cache k, v;
+} caches;
+
+static cairn_status open_cache(const crn_kernel_args *args, const attention *a, const crn_tensor *t, const crn_attention_extent *extent,
+                               cache *out) {
+  *out = (cache){0};
+  if (!t->pages) return CAIRN_OK;
+  CRN_TRY(list_pages(args, a, t, extent, &out->pages));
+  size_t n = (size_t)((t->dims[2] >> t->pages->shift) + 1);
+  CRN_TRY(args->scratch->take(args->scratch, n * sizeof *out->aimed, &out->aimed));
+  if (!t->pages->is_quantized) return CAIRN_OK;
+  CRN_TRY(args->scratch->take(args->scratch, n * sizeof *out->scales, &out->scales));
+  n = (size_t)((t->dims[2] + ((int64_t)1 << t->pages->shift) - 1) >> t->pages->shift);
+  for (size_t i = 0; i < n; i++) out->scales[i] = (const float *)((const char *)out->pages[i] + t->pages->scale_offset);
+  return CAIRN_OK;
+}
+
+static const void *const *aim(const attention *a, const crn_tensor *t, cache *c, crn_cache_view *view) {
+  if (t->pages) {
+    int64_t row, in_page;
+    crn_paged_axis(t, &row, &in_page);
+    view->base = in_page + a->at * t->strides[0];
+    view->scales = c->scales;
+    aim_pages(a, t, c->pages, c->aimed);
+    return c->aimed;
+  }
+  c->one = crn_tensor_at(t, a->at * t->strides[0]);
+  return &c->one;
 }
 
 static cairn_status take_memory(const crn_kernel_args *args, attention *a) {
@@ -199,21 +310,28 @@ cairn_status crn_ref_scaled_dot_product_attention(const crn_kernel_args *args) {
   const float *sinks = NULL;
   CRN_TRY(crn_attr_get_float(args->attrs, "scale", 1.0 / sqrt((double)a.key_size), &scale));
   const crn_attention_extent *extent = a.mask ? args->fused : NULL;
+  if (a.k.pages) a.kept = a.k.pages->window, a.end = a.k.pages->end;
+  CRN_TRY(pages_ready(args, &a.k));
+  CRN_TRY(pages_ready(args, &a.v));
   CRN_TRY(rows_ready(args, extent, &a.k));
   CRN_TRY(rows_ready(args, extent, &a.v));
   if (a.sinks) CRN_TRY(crn_rows_f32(args, a.sinks, &sinks));
   CRN_TRY(take_memory(args, &a));
   describe_call(&a, (float)scale, sinks);
   if (extent) a.call.mask_low = extent->low, a.call.mask_high = extent->high;
-  a.kernel = crn_attention_select(args->is_rounded ? CRN_ATTENTION_BF16 : CRN_ATTENTION_EXACT, &a.call);
+  caches c;
+  CRN_TRY(open_cache(args, &a, &a.k, extent, &c.k));
+  CRN_TRY(open_cache(args, &a, &a.v, extent, &c.v));
+  a.call.k.scales = c.k.scales;
+  a.call.v.scales = c.v.scales;
+  crn_attention chosen_by = a.call;
+  if (args->rows_as_one) chosen_by.rows = 1;
+  a.kernel = crn_attention_select(args->is_rounded ? CRN_ATTENTION_BF16 : CRN_ATTENTION_EXACT, &chosen_by);
   if (!a.kernel) return CRN_FAIL(UNSUPPORTED, "scaled_dot_product_attention: no kernel for these sizes");
   int threads = crn_pool_threads(args->pool);
   a.kernel->plan(a.kernel, &a.call, threads, &a.plan);
   CRN_TRY(args->scratch->take(args->scratch, (size_t)threads * a.plan.worker_bytes, &a.workers));
   CRN_TRY(args->scratch->take(args->scratch, a.plan.shared_bytes, &a.shared));
-  for (a.at = 0; a.at < a.batch; a.at++) {
-    const void *k = crn_tensor_at(&a.k, a.at * a.k.strides[0]), *v = crn_tensor_at(&a.v, a.at * a.v.strides[0]);
-    run_one(&a, &k, &v, args->pool);
-  }
+  for (a.at = 0; a.at < a.batch; a.at++) run_one(&a, aim(&a, &a.k, &c.k, &a.call.k), aim(&a, &a.v, &c.v, &a.call.v), args->pool);
   return CAIRN_OK;
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/cpu/kernels/rows/rows.h"
 #include "backend/cpu/ref/composite.h"
 #include "backend/cpu/ref/elements.h"
 #include "backend/cpu/ref/gemm.h"
@@ -18,7 +19,8 @@ typedef struct norm {
   int64_t x_stride;  ///< between the elements of a row
   int64_t scale_strides[CAIRN_MAX_RANK], shift_strides[CAIRN_MAX_RANK];
   crn_tensor flat_scale, flat_shift;  ///< parameters copied to f32, where they are
-  float *buffers;                     ///< three rows per worker
+  float *buffers;                     ///< two rows per worker
+  const crn_rows_kernels *rows;
 } norm;
 
 static float mean(const float *v, int64_t n) { return (float)(crn_sum_f32(v, n) / (double)n); }
@@ -27,10 +29,10 @@ static float mean(const float *v, int64_t n) { return (float)(crn_sum_f32(v, n) 
 static void apply(const norm *r, const crn_tensor *t, const int64_t *strides, int64_t offset, float *row, float *buffer, bool add) {
   if (!t) return;
   const float *p = crn_elements_f32(t, offset, strides[r->y->rank - 1], r->length, buffer);
-  for (int64_t i = 0; i < r->length; i++) row[i] = add ? row[i] + p[i] : row[i] * p[i];
+  (add ? r->rows->add : r->rows->multiply)(row, p, row, r->length);
 }
 
-static void norm_row(const norm *r, const int64_t *offset, int64_t out, float *row, float *squares, float *buffer) {
+static void norm_row(const norm *r, const int64_t *offset, int64_t out, float *row, float *buffer) {
   int64_t n = r->length;
   const float *x = crn_elements_f32(r->x, offset[0], r->x_stride, n, row);
   if (x != row) memcpy(row, x, (size_t)n * sizeof *row);
@@ -38,9 +40,8 @@ static void norm_row(const norm *r, const int64_t *offset, int64_t out, float *r
     float middle = mean(row, n);
     for (int64_t i = 0; i < n; i++) row[i] -= middle;
   }
-  for (int64_t i = 0; i < n; i++) squares[i] = row[i] * row[i];
-  float factor = 1.0f / sqrtf(mean(squares, n) + r->eps);
-  for (int64_t i = 0; i < n; i++) row[i] *= factor;
+  float factor = 1.0f / sqrtf((float)(r->rows->squares(row, n) / (double)n) + r->eps);
+  r->rows->scale(row, factor, row, n);
   if (r->round_before_scale) crn_round_f32(r->y->dtype, row, n);
   apply(r, r->scale, r->scale_strides, offset[1], row, buffer, false);
   if (r->shift) {
@@ -52,7 +53,7 @@ static void norm_row(const norm *r, const int64_t *offset, int64_t out, float *r
 
 static void norm_rows(void *user, int64_t begin, int64_t end, int worker) {
   const norm *r = user;
-  float *buffer = r->buffers + 3 * r->length * worker;
+  float *buffer = r->buffers + 2 * r->length * worker;
   for (int64_t row = begin; row < end; row++) {
     int64_t offset[3] = {0, 0, 0}, rest = row;
     for (int d = r->outer - 1; d >= 0; d--) {
@@ -62,7 +63,7 @@ static void norm_rows(void *user, int64_t begin, int64_t end, int worker) {
       if (r->scale) offset[1] += index * r->scale_strides[d];
       if (r->shift) offset[2] += index * r->shift_strides[d];
     }
-    norm_row(r, offset, row * r->length, buffer, buffer + r->length, buffer + 2 * r->length);
+    norm_row(r, offset, row * r->length, buffer, buffer + r->length);
   }
 }
 
@@ -121,7 +122,8 @@ static cairn_status run(const crn_kernel_args *args, norm *r) {
   CRN_TRY(shape_rows(args, r, n_axes));
   int64_t count = crn_tensor_count(r->y);
   if (count == 0) return CAIRN_OK;
-  size_t bytes = 3 * (size_t)r->length * sizeof(float) * (size_t)crn_pool_threads(args->pool);
+  r->rows = crn_rows_select();
+  size_t bytes = 2 * (size_t)r->length * sizeof(float) * (size_t)crn_pool_threads(args->pool);
   CRN_TRY(args->scratch->take(args->scratch, bytes, &r->buffers));
   crn_pool_run(args->pool, count / r->length, 4096 / r->length + 1, norm_rows, r);
   return CAIRN_OK;

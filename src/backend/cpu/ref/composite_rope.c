@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/cpu/kernels/rows/rows.h"
 #include "backend/cpu/ref/composite.h"
 #include "backend/cpu/ref/elements.h"
 #include "backend/cpu/ref/spans.h"
@@ -14,10 +15,16 @@ typedef struct rope {
   int64_t dims, half, length, sequence;  ///< turned elements, pairs, elements and rows of the last two dimensions
   bool interleaved;
   int64_t cos_strides[CAIRN_MAX_RANK], sin_strides[CAIRN_MAX_RANK];
-  float *frequencies;     ///< half of them
-  int64_t table_batches;  ///< 1 when all elements of the batch have the same positions
-  float *table;           ///< [table_batches, sequence, 2, half]: cosines and sines, rounded
-  float *buffers;         ///< per worker: cos, sin (half each), two products (half each), two inputs (half each), output row
+  const crn_tensor *given;  ///< frequencies, or NULL
+  float base, scale;
+  int64_t table_batches;    ///< 1 when all elements of the batch have the same positions
+  int64_t *positions_read;  ///< [table_batches, sequence]
+  float *frequencies;       ///< half of them
+  float *table;             ///< [table_batches, sequence, 2, half]: cosines and sines, rounded
+  const crn_rows_kernels *rows;
+  int64_t block;   ///< rows turned at a time
+  float *buffers;  ///< per worker, for each row of a block: four products (half each) and the row; then cosines, sines and two inputs (half
+                   ///< each)
 } rope;
 
 static int64_t position_of(const rope *r, int64_t batch, int64_t row) {
@@ -34,8 +41,7 @@ static void fill_table(void *user, int64_t begin, int64_t end, int worker) {
   (void)worker;
   const rope *r = user;
   for (int64_t i = begin; i < end; i++) {
-    float position = (float)position_of(r, i / r->sequence, i % r->sequence), *cosines = r->table + i * 2 * r->half,
-          *sines = cosines + r->half;
+    float position = (float)r->positions_read[i], *cosines = r->table + i * 2 * r->half, *sines = cosines + r->half;
     for (int64_t k = 0; k < r->half; k++) {
       float angle = position * r->frequencies[k];
       cosines[k] = cosf(angle);
@@ -63,69 +69,109 @@ static void find_table(const rope *r, const int64_t *index, float *buffer, const
   *out_sines = crn_elements_f32(r->sin, at_sin, r->sin_strides[last], r->half, buffer + r->half);
 }
 
-// out = a * b op c * d with the rounding points of the body.
-static void turn(const rope *r, const float *a, const float *b, const float *c, const float *d, bool subtract, float *products, float *out,
-                 int64_t out_step) {
-  float *p = products, *q = products + r->half;
-  for (int64_t i = 0; i < r->half; i++) p[i] = a[i] * b[i], q[i] = c[i] * d[i];
-  crn_round_f32(r->x->dtype, p, r->half);
-  crn_round_f32(r->x->dtype, q, r->half);
-  for (int64_t i = 0; i < r->half; i++) out[i * out_step] = subtract ? p[i] - q[i] : p[i] + q[i];
+// The two halves of the elements that are turned, in f32.
+static void load_pairs(const rope *r, int64_t at, float *even, float *odd, const float **out_even, const float **out_odd) {
+  int64_t stride = r->x->strides[r->x->rank - 1], step = r->interleaved ? 2 : 1, second = r->interleaved ? 1 : r->half;
+  *out_even = crn_elements_f32(r->x, at, stride * step, r->half, even);
+  *out_odd = crn_elements_f32(r->x, at + second * stride, stride * step, r->half, odd);
 }
 
-static void rope_row(const rope *r, const int64_t *index, int64_t out, float *buffer) {
-  int64_t half = r->half, last = r->x->rank - 1, stride = r->x->strides[last], at = 0, step = r->interleaved ? 2 : 1;
-  float *products = buffer + 2 * half, *even = products + 2 * half, *odd = even + half, *row = odd + half;
-  const float *cosines, *sines;
+// The products of a row; [4, half] at `products`. What is not turned goes to its place in `row` already.
+static void multiply_row(const rope *r, const int64_t *index, float *products, float *row, float *buffer) {
+  int64_t half = r->half, last = r->x->rank - 1, at = 0, rest = r->length - r->dims;
+  const float *cosines, *sines, *x, *y;
   find_table(r, index, buffer, &cosines, &sines);
   for (int d = 0; d < last; d++) at += index[d] * r->x->strides[d];
-  int64_t second = r->interleaved ? 1 : half;
-  const float *x = crn_elements_f32(r->x, at, stride * step, half, even);
-  const float *y = crn_elements_f32(r->x, at + second * stride, stride * step, half, odd);
-  turn(r, cosines, x, sines, y, true, products, row, step);
-  turn(r, sines, x, cosines, y, false, products, row + second, step);
-  int64_t rest = r->length - r->dims;
-  const float *tail = crn_elements_f32(r->x, at + r->dims * stride, stride, rest, row + r->dims);
+  load_pairs(r, at, buffer + 2 * half, buffer + 3 * half, &x, &y);
+  r->rows->multiply(cosines, x, products, half);
+  r->rows->multiply(sines, y, products + half, half);
+  r->rows->multiply(sines, x, products + 2 * half, half);
+  r->rows->multiply(cosines, y, products + 3 * half, half);
+  if (!rest) return;
+  const float *tail = crn_elements_f32(r->x, at + r->dims * r->x->strides[last], r->x->strides[last], rest, row + r->dims);
   if (tail != row + r->dims) memcpy(row + r->dims, tail, (size_t)rest * sizeof *tail);
-  crn_elements_put_f32(r->y, out, r->length, row);
 }
 
+// cos * x - sin * y and sin * x + cos * y of the products that were rounded. In a row of pairs they lie next to each other.
+static void add_products(const rope *r, float *p, float *row) {
+  int64_t half = r->half;
+  float *first = r->interleaved ? p : row, *second = r->interleaved ? p + 2 * half : row + half;
+  r->rows->subtract(p, p + half, first, half);
+  r->rows->add(p + 2 * half, p + 3 * half, second, half);
+  for (int64_t i = 0; i < half && r->interleaved; i++) {
+    row[2 * i] = first[i];
+    row[2 * i + 1] = second[i];
+  }
+}
+
+// A block of rows at a time, so that rounding and storing are worth their calls.
 static void rope_rows(void *user, int64_t begin, int64_t end, int worker) {
   const rope *r = user;
-  float *buffer = r->buffers + worker * (6 * r->half + r->length);
-  for (int64_t row = begin; row < end; row++) {
-    int64_t index[CAIRN_MAX_RANK], rest = row;
-    for (int d = r->x->rank - 2; d >= 0; d--) {
-      index[d] = rest % r->x->dims[d];
-      rest /= r->x->dims[d];
+  int64_t row_floats = 4 * r->half, per_worker = r->block * (row_floats + r->length) + 4 * r->half;
+  float *products = r->buffers + worker * per_worker, *rows = products + r->block * row_floats, *buffer = rows + r->block * r->length;
+  for (int64_t first = begin; first < end; first += r->block) {
+    int64_t n = end - first < r->block ? end - first : r->block;
+    for (int64_t i = 0; i < n; i++) {
+      int64_t index[CAIRN_MAX_RANK], rest = first + i;
+      for (int d = r->x->rank - 2; d >= 0; d--) {
+        index[d] = rest % r->x->dims[d];
+        rest /= r->x->dims[d];
+      }
+      multiply_row(r, index, products + i * row_floats, rows + i * r->length, buffer);
     }
-    rope_row(r, index, row * r->length, buffer);
+    crn_round_f32(r->x->dtype, products, n * row_floats);
+    for (int64_t i = 0; i < n; i++) add_products(r, products + i * row_floats, rows + i * r->length);
+    crn_elements_put_f32(r->y, first * r->length, n * r->length, rows);
   }
 }
 
 // Frequencies: given, or 1 / base^(2i / dims); times the scale.
-static cairn_status fill_frequencies(const crn_kernel_args *args, rope *r, const crn_tensor *given) {
-  double base, scale;
-  CRN_TRY(crn_attr_get_float(args->attrs, "base", 10000, &base));
-  CRN_TRY(crn_attr_get_float(args->attrs, "scale", 1, &scale));
-  CRN_TRY(args->scratch->take(args->scratch, (size_t)r->half * sizeof(float), &r->frequencies));
-  if (given) {
-    if (given->dtype != CAIRN_F32 || given->rank != 1 || given->dims[0] != r->half) {
-      return CRN_FAIL(UNSUPPORTED, "rope: 'freqs' must be %lld values of f32", (long long)r->half);
-    }
-    for (int64_t i = 0; i < r->half; i++) r->frequencies[i] = *(const float *)crn_tensor_at(given, i * given->strides[0]) * (float)scale;
-    return CAIRN_OK;
-  }
-  for (int64_t i = 0; i < r->half; i++) r->frequencies[i] = 1.0f / powf((float)base, (float)(2 * i) / (float)r->dims) * (float)scale;
-  return CAIRN_OK;
+static float frequency_of(const rope *r, int64_t i) {
+  if (r->given) return *(const float *)crn_tensor_at(r->given, i * r->given->strides[0]) * r->scale;
+  return 1.0f / powf(r->base, (float)(2 * i) / (float)r->dims) * r->scale;
+}
+
+/// What a table is made from; positions and given frequencies follow.
+typedef struct table_key {
+  int64_t id, dtype, dims, is_given, batches, sequence;
+  float base, scale;
+} table_key;
+
+// A table is the same in every layer, and often in the next run: it is made where it is not there yet.
+static cairn_status find_or_make_room(const crn_kernel_args *args, rope *r, bool *out_is_there) {
+  int64_t rows = r->table_batches * r->sequence;
+  size_t position_bytes = (size_t)rows * sizeof(int64_t), given_bytes = r->given ? (size_t)r->half * sizeof(float) : 0;
+  size_t bytes = (size_t)(rows * 2 * r->half) * sizeof(float);
+  table_key *key;
+  CRN_TRY(args->scratch->take(args->scratch, sizeof *key + position_bytes + given_bytes, &key));
+  *key = (table_key){CRN_OP_rope, r->x->dtype, r->dims, r->given != NULL, r->table_batches, r->sequence, r->base, r->scale};
+  r->positions_read = (int64_t *)(key + 1);
+  for (int64_t i = 0; i < rows; i++) r->positions_read[i] = position_of(r, i / r->sequence, i % r->sequence);
+  float *given = (float *)(r->positions_read + rows);
+  for (int64_t i = 0; i < r->half && r->given; i++) given[i] = *(const float *)crn_tensor_at(r->given, i * r->given->strides[0]);
+  *out_is_there = false;
+  r->table = NULL;
+  if (args->keeper)
+    CRN_TRY(args->keeper->keep(args->keeper, key, sizeof *key + position_bytes + given_bytes, bytes, &r->table, out_is_there));
+  return r->table ? CAIRN_OK : args->scratch->take(args->scratch, bytes, &r->table);
 }
 
 static cairn_status prepare_table(const crn_kernel_args *args, rope *r, const crn_tensor *freqs) {
-  CRN_TRY(fill_frequencies(args, r, freqs));
+  double base, scale;
+  bool is_there;
+  CRN_TRY(crn_attr_get_float(args->attrs, "base", 10000, &base));
+  CRN_TRY(crn_attr_get_float(args->attrs, "scale", 1, &scale));
+  if (freqs && (freqs->dtype != CAIRN_F32 || freqs->rank != 1 || freqs->dims[0] != r->half))
+    return CRN_FAIL(UNSUPPORTED, "rope: 'freqs' must be %lld values of f32", (long long)r->half);
+  r->given = freqs;
+  r->base = (float)base;
+  r->scale = (float)scale;
   r->table_batches = r->positions ? r->positions->dims[0] : r->offset && r->offset->rank ? r->offset->dims[0] : 1;
-  int64_t rows = r->table_batches * r->sequence;
-  CRN_TRY(args->scratch->take(args->scratch, (size_t)(rows * 2 * r->half) * sizeof(float), &r->table));
-  crn_pool_run(args->pool, rows, 512 / r->half + 1, fill_table, r);
+  CRN_TRY(args->scratch->take(args->scratch, (size_t)r->half * sizeof(float), &r->frequencies));
+  CRN_TRY(find_or_make_room(args, r, &is_there));
+  if (is_there) return CAIRN_OK;
+  for (int64_t i = 0; i < r->half; i++) r->frequencies[i] = frequency_of(r, i);
+  crn_pool_run(args->pool, r->table_batches * r->sequence, 512 / r->half + 1, fill_table, r);
   return CAIRN_OK;
 }
 
@@ -184,7 +230,11 @@ cairn_status crn_ref_rope(const crn_kernel_args *args) {
   int64_t count = crn_tensor_count(r.y);
   if (count == 0) return CAIRN_OK;
   if (!r.cos) CRN_TRY(prepare_table(args, &r, freqs));
-  size_t bytes = (size_t)(6 * r.half + r.length) * sizeof(float) * (size_t)crn_pool_threads(args->pool);
+  r.rows = crn_rows_select();
+  r.block = 2048 / r.length + 1;
+  if (r.block > count / r.length) r.block = count / r.length;
+  size_t per_worker = (size_t)(r.block * (4 * r.half + r.length) + 4 * r.half) * sizeof(float);
+  size_t bytes = per_worker * (size_t)crn_pool_threads(args->pool);
   CRN_TRY(args->scratch->take(args->scratch, bytes, &r.buffers));
   crn_pool_run(args->pool, count / r.length, 2048 / r.length + 1, rope_rows, &r);
   return CAIRN_OK;

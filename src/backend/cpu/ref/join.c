@@ -4,10 +4,25 @@
 #include "backend/cpu/ref/move.h"
 #include "backend/cpu/ref/ref.h"
 
+// Indices and sizes are put together from a few numbers in every layer: those are copied without more ado.
+static void join_numbers(const crn_kernel_args *args) {
+  size_t bytes = cairn_dtype_bytes(args->results[0].dtype);
+  char *to = args->results[0].data;
+  for (int k = 1; k < args->n_operands; k++) {
+    const crn_tensor *part = &args->operands[k];
+    int64_t n = part->rank ? part->dims[0] : 1;
+    for (int64_t i = 0; i < n; i++, to += bytes) memcpy(to, (const char *)part->data + i * part->strides[0] * (int64_t)bytes, bytes);
+  }
+}
+
 cairn_status crn_ref_concat(const crn_kernel_args *args) {
   crn_tensor *out = &args->results[0];
   int axis;
   CRN_TRY(crn_ref_axis(args, 0, out->rank, &axis));
+  if (out->rank == 1 && out->dims[0] <= 2 * CAIRN_MAX_RANK) {
+    join_numbers(args);
+    return CAIRN_OK;
+  }
   int64_t at = 0;
   for (int k = 1; k < args->n_operands; k++) {
     crn_tensor part = args->operands[k], window = *out;

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "tensor/pages.h"
+
 enum { TILE = 32, BLOCK = 1 << 14 };
 
 typedef struct element16 {
@@ -201,6 +203,10 @@ void crn_move(crn_pool *pool, size_t element_bytes, int rank, const int64_t *dim
 }
 
 void crn_move_tensor(crn_pool *pool, const crn_tensor *source, const crn_tensor *target) {
+  if (source->pages || target->pages) {
+    crn_paged_copy(source, target);
+    return;
+  }
   crn_move(pool, cairn_dtype_bytes(source->dtype), source->rank, source->dims, source->data, source->strides, target->data,
            target->strides);
 }

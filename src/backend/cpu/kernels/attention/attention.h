@@ -24,6 +24,8 @@
 
 /// Element types of caches and masks; a mask may also be of bytes, 0 = excluded.
 enum { CRN_CACHE_F32, CRN_CACHE_F16, CRN_CACHE_BF16, CRN_CACHE_TYPES, CRN_MASK_BOOL = CRN_CACHE_TYPES };
+/// A cache of int8 codes with scales: an element is code * scale in f32, and what is computed with it is what a cache of such f32 gives.
+enum { CRN_CACHE_I8 = CRN_MASK_BOOL + 1 };
 
 enum { CRN_ATTENTION_EXACT, CRN_ATTENTION_BF16 };
 
@@ -37,6 +39,9 @@ typedef struct crn_cache_view {
   const void *const *pages;
   int page_shift;
   int64_t head_stride, position_stride;
+  /// Of CRN_CACHE_I8: the element that lies e elements behind pages[p] has the scale scales[p][(base + e) / group].
+  const float *const *scales;
+  int64_t base, group;
 } crn_cache_view;
 
 typedef struct crn_attention {
@@ -44,6 +49,9 @@ typedef struct crn_attention {
   int64_t positions;  ///< cached positions; row r stands at the absolute position positions - rows + r
   bool causal;
   int64_t window;  ///< 0 = none; a row sees positions > own - window (and, not causal, < own + window)
+  /// With kept > 0, row r stands at the position end - rows + r and does not see those from `spared` on up to its own - kept: they are not
+  /// read. (`positions` may count rows of the cache that are not used yet.)
+  int64_t spared, kept, end;
   float scale;
   const float *q;
   int64_t q_row_stride, q_head_stride;

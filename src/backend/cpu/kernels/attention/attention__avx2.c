@@ -385,4 +385,14 @@ DEFINE(f32, CRN_CACHE_F32)
 DEFINE(f16, CRN_CACHE_F16)
 DEFINE(bf16, CRN_CACHE_BF16)
 
+static void dequantize(const int8_t *codes, float scale, int64_t n, float *target) {
+  __m256 factor = _mm256_set1_ps(scale);
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    __m256i wide = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(codes + i)));
+    _mm256_storeu_ps(target + i, _mm256_mul_ps(_mm256_cvtepi32_ps(wide), factor));
+  }
+  for (; i < n; i++) target[i] = (float)codes[i] * scale;
+}
+
 CRN_ATTENTION_DEFINE_PARTS(avx2)

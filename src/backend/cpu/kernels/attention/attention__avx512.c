@@ -359,4 +359,14 @@ DEFINE(f32, CRN_CACHE_F32)
 DEFINE(f16, CRN_CACHE_F16)
 DEFINE(bf16, CRN_CACHE_BF16)
 
+static void dequantize(const int8_t *codes, float scale, int64_t n, float *target) {
+  __m512 factor = _mm512_set1_ps(scale);
+  int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    __m512i wide = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(codes + i)));
+    _mm512_storeu_ps(target + i, _mm512_mul_ps(_mm512_cvtepi32_ps(wide), factor));
+  }
+  for (; i < n; i++) target[i] = (float)codes[i] * scale;
+}
+
 CRN_ATTENTION_DEFINE_PARTS(avx512)

@@ -319,4 +319,14 @@ DEFINE(f32, CRN_CACHE_F32)
 DEFINE(f16, CRN_CACHE_F16)
 DEFINE(bf16, CRN_CACHE_BF16)
 
+static void dequantize(const int8_t *codes, float scale, int64_t n, float *target) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    int16x8_t wide = vmovl_s8(vld1_s8(codes + i));
+    vst1q_f32(target + i, vmulq_n_f32(vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide))), scale));
+    vst1q_f32(target + i + 4, vmulq_n_f32(vcvtq_f32_s32(vmovl_s16(vget_high_s16(wide))), scale));
+  }
+  for (; i < n; i++) target[i] = (float)codes[i] * scale;
+}
+
 CRN_ATTENTION_DEFINE_PARTS(neon)

@@ -115,4 +115,8 @@ static void finish(const float *state, const float *sink, int64_t d, float *out)
   for (int64_t i = 0; i < d; i++) out[i] = state[HEAD + i] * keep / denominator + 0.0f;
 }
 
+static void dequantize(const int8_t *codes, float scale, int64_t n, float *target) {
+  for (int64_t i = 0; i < n; i++) target[i] = (float)codes[i] * scale;
+}
+
 CRN_ATTENTION_DEFINE_PARTS(scalar)

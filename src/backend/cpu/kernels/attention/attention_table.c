@@ -22,12 +22,16 @@ const crn_attention_kernel *crn_attention_list(int *out_n) {
   return g_kernels;
 }
 
+static bool is_cache(const crn_cache_view *view) {
+  if (view->type == CRN_CACHE_I8) return view->scales && view->group > 0;
+  return view->type >= 0 && view->type < CRN_CACHE_TYPES;
+}
+
 static bool serves(const crn_attention *a) {
   bool sizes = a->rows > 0 && a->positions > 0 && a->key_size > 0 && a->value_size > 0 && a->key_size <= LARGEST_SIZE &&
                a->value_size <= LARGEST_SIZE && a->rows <= INT32_MAX && a->positions <= INT32_MAX;
   bool heads = a->kv_heads > 0 && a->heads > 0 && a->heads % a->kv_heads == 0 && a->heads / a->kv_heads <= LARGEST_GROUP;
-  bool types = a->k.type >= 0 && a->k.type < CRN_CACHE_TYPES && a->v.type >= 0 && a->v.type < CRN_CACHE_TYPES &&
-               (!a->mask || (a->mask_type >= 0 && a->mask_type <= CRN_MASK_BOOL));
+  bool types = is_cache(&a->k) && is_cache(&a->v) && (!a->mask || (a->mask_type >= 0 && a->mask_type <= CRN_MASK_BOOL));
   return sizes && heads && types;
 }
 
@@ -36,6 +40,7 @@ const crn_attention_kernel *crn_attention_select(int mode, const crn_attention *
   uint64_t bits = crn_cpu_bits();
   int64_t items = a->rows * (a->heads / a->kv_heads);
   // What has no kernel of its own in a faster mode is served exactly.
+  if (a->k.type == CRN_CACHE_I8 || a->v.type == CRN_CACHE_I8) mode = CRN_ATTENTION_EXACT;
   for (int m = mode; m >= 0; m--) {
     for (int i = 0; i < N_KERNELS; i++) {
       const crn_attention_kernel *k = &g_kernels[i];

@@ -49,10 +49,9 @@ static size_t lay_out(work *w, const crn_attention *a, int64_t n, bool many, voi
   w->masks = a->mask || !many ? carve(scratch, &at, count * BLOCK * sizeof(float)) : NULL;
   w->totals = carve(scratch, &at, count * (size_t)w->ld_state * sizeof(float));
   w->states = carve(scratch, &at, count * (size_t)w->ld_state * sizeof(float));
-  if (many) {
-    w->k = carve(scratch, &at, BLOCK * (size_t)w->ld_q * sizeof(float));
-    w->v = carve(scratch, &at, BLOCK * (size_t)w->n_sums * sizeof(float));
-  }
+  // Codes have no loops of their own: also few items get them as f32.
+  if (many || a->k.type == CRN_CACHE_I8) w->k = carve(scratch, &at, BLOCK * (size_t)w->ld_q * sizeof(float));
+  if (many || a->v.type == CRN_CACHE_I8) w->v = carve(scratch, &at, BLOCK * (size_t)w->n_sums * sizeof(float));
   return at;
 }
 
@@ -127,6 +126,23 @@ static const void *next_rows(const work *w, const crn_cache_view *view, int64_t 
   return known ? crn_cache_at(view, w->kv_head, position + BLOCK) : NULL;
 }
 
+// Rows of codes as f32, filled up with zeros to rows of ld.
+static void dequantize_rows(const work *w, const crn_cache_view *view, int64_t first, int n, int64_t size, int64_t ld, float *target) {
+  int64_t in_page = first & (((int64_t)1 << view->page_shift) - 1);
+  int64_t element = w->kv_head * view->head_stride + in_page * view->position_stride;
+  const int8_t *codes = crn_cache_at(view, w->kv_head, first);
+  const float *scales = view->scales[first >> view->page_shift];
+  for (int c = 0; c < n; c++, codes += view->position_stride, element += view->position_stride, target += ld) {
+    int64_t at = view->base + element, d = 0;
+    while (d < size) {
+      int64_t left = view->group - (at + d) % view->group, run = left < size - d ? left : size - d;
+      w->parts->dequantize(codes + d, scales[(at + d) / view->group], run, target + d);
+      d += run;
+    }
+    for (; d < ld; d++) target[d] = 0;
+  }
+}
+
 static void score_block(const work *w, int64_t first, int from, int to) {
   const crn_attention *a = w->a;
   const crn_cache_view *k = &a->k;
@@ -134,7 +150,9 @@ static void score_block(const work *w, int64_t first, int from, int to) {
   for (int c = from; c < to;) {
     int n = (int)crn_cache_run(k, first + c, to - c);
     const void *keys = crn_cache_at(k, w->kv_head, first + c);
-    if (wide) {
+    if (k->type == CRN_CACHE_I8) {
+      dequantize_rows(w, k, first + c, n, a->key_size, w->ld_q, w->k + c * w->ld_q);
+    } else if (wide) {
       w->parts->widen[k->type](keys, k->position_stride, n, a->key_size, w->k + c * w->ld_q);
     } else {
       const void *ahead = next_rows(w, k, first + c);
@@ -152,7 +170,12 @@ static void widen_values(const work *w, int64_t first, int from, int to) {
   const crn_cache_view *v = &w->a->v;
   for (int c = from; c < to;) {
     int n = (int)crn_cache_run(v, first + c, to - c);
-    w->parts->widen[v->type](crn_cache_at(v, w->kv_head, first + c), v->position_stride, n, w->a->value_size, w->v + c * w->n_sums);
+    float *target = w->v + c * w->n_sums;
+    if (v->type == CRN_CACHE_I8) {
+      dequantize_rows(w, v, first + c, n, w->a->value_size, w->n_sums, target);
+    } else {
+      w->parts->widen[v->type](crn_cache_at(v, w->kv_head, first + c), v->position_stride, n, w->a->value_size, target);
+    }
     c += n;
   }
 }

@@ -13,6 +13,10 @@ crn_attention_item crn_attention_item_whole(const crn_attention *a, int64_t row,
   }
   if (item.low < 0) item.low = 0;
   if (item.high <= item.low) item.low = item.high = 0;
+  if (a->kept > 0) {
+    item.hole_low = a->spared;
+    item.hole_high = a->end - a->rows + row + 1 - a->kept;
+  }
   return item;
 }
 
@@ -37,7 +41,12 @@ uint64_t crn_attention_block_range(const crn_attention_item *item, int64_t first
   int64_t from = item->low - first, to = item->high - first;
   if (from < 0) from = 0;
   if (to > BLOCK) to = BLOCK;
-  return from >= to ? 0 : crn_attention_bits((int)from, (int)to);
+  uint64_t bits = from >= to ? 0 : crn_attention_bits((int)from, (int)to);
+  if (item->hole_low >= item->hole_high) return bits;
+  from = item->hole_low - first, to = item->hole_high - first;
+  if (from < 0) from = 0;
+  if (to > BLOCK) to = BLOCK;
+  return from >= to ? bits : bits & ~crn_attention_bits((int)from, (int)to);
 }
 
 static float mask_element(const crn_attention *a, int64_t at) {
@@ -75,7 +84,7 @@ uint64_t crn_attention_block_alive(const crn_attention *a, const crn_attention_p
   uint64_t bits = crn_attention_block_range(item, first);
   if (!bits || !a->mask) return bits;
   int from = __builtin_ctzll(bits), to = BLOCK - __builtin_clzll(bits);
-  return alive_bits(a, parts, mask_offset(a, item, first + from), to - from) << from;
+  return bits & alive_bits(a, parts, mask_offset(a, item, first + from), to - from) << from;
 }
 
 void crn_attention_block_values(const crn_attention *a, const crn_attention_parts *parts, const crn_attention_item *item, int64_t first,

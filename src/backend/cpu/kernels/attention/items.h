@@ -8,9 +8,9 @@
 /// What stands for "excluded" in sums of rows that see nothing else.
 #define CRN_ATTENTION_EXCLUDED -10000.0f
 
-/// Sees positions [low, high) at most; low = high = 0 when its ranges leave none.
+/// Sees positions [low, high) at most, without [hole_low, hole_high); low = high = 0 when its ranges leave none.
 typedef struct crn_attention_item {
-  int64_t row, head, low, high;
+  int64_t row, head, low, high, hole_low, hole_high;
 } crn_attention_item;
 
 /// What the ranges of a row leave.
@@ -42,7 +42,9 @@ void crn_attention_extend_extent(crn_attention *a, const crn_attention_parts *pa
 static inline const void *crn_cache_at(const crn_cache_view *view, int64_t head, int64_t position) {
   int64_t in_page = position & (((int64_t)1 << view->page_shift) - 1);
   int64_t element = head * view->head_stride + in_page * view->position_stride;
-  return (const char *)view->pages[position >> view->page_shift] + element * (view->type == CRN_CACHE_F32 ? 4 : 2);
+  return (const char *)view->pages[position >> view->page_shift] + element * (view->type == CRN_CACHE_F32  ? 4
+                                                                              : view->type == CRN_CACHE_I8 ? 1
+                                                                                                           : 2);
 }
 
 /// How many positions from `position` on lie in one page, at most n.

@@ -19,6 +19,8 @@ typedef struct crn_attention_parts {
   uint64_t (*alive[CRN_CACHE_TYPES + 1])(const void *mask, int n);
   /// Rows of d elements, ld apart, to f32 rows filled up with zeros to a multiple of 16, which is their distance.
   void (*widen[CRN_CACHE_TYPES])(const void *source, int64_t ld, int64_t n, int64_t d, float *target);
+  /// target[i] = codes[i] * scale for i < n.
+  void (*dequantize)(const int8_t *codes, float scale, int64_t n, float *target);
   /// out[i * 64 + c] = q[i] · k[c] for c < n_cols in the order of dot/dot.h. Rows of q are padded with zeros to a multiple of 16.
   /// `ahead`, if not NULL: as many rows as k's, to be read soon, which the processor is asked to fetch meanwhile.
   void (*score[CRN_CACHE_TYPES])(const float *q, int64_t ldq, int n_items, const void *k, int64_t ldk, int n_cols, int64_t d,
@@ -54,10 +56,11 @@ typedef struct crn_attention_parts {
 #define CRN_EXP_Q3 0x1.1239e2p-7f
 #define CRN_EXP_Q4 0x1.6a2434p-10f
 
-/// Defines crn_attention_parts__<isa> out of static functions named alive_f32, widen_f32, score_f16 … soften, merge, finish.
+/// Defines crn_attention_parts__<isa> out of static functions named alive_f32, widen_f32, dequantize, score_f16 … soften, merge, finish.
 #define CRN_ATTENTION_DEFINE_PARTS(isa)                                                                   \
   const crn_attention_parts crn_attention_parts__##isa = {{alive_f32, alive_f16, alive_bf16, alive_bool}, \
                                                           {widen_f32, widen_f16, widen_bf16},             \
+                                                          dequantize,                                     \
                                                           {score_f32, score_f16, score_bf16},             \
                                                           soften,                                         \
                                                           {add_f32, add_f16, add_bf16},                   \

@@ -10,6 +10,8 @@
 /// formats without one. Quants are 4 bits, 0..15, or 8 bits, -128..127 (for these both quant and zero are taken 128 higher).
 /// The products are exact in f32, so w is rounded at most twice, and not at all when there is no minimum.
 ///
+/// P formats have codes that palettes turn into weights, in every mode the same ones (rounded to bf16 in BF16 and INT8).
+///
 /// Modes say how products are made. EXACT: f32; every output is one chain acc = fma(x[k], w[k], acc) in rising k that starts
 /// at 0, so its bits do not depend on the number of rows, on tiles or on the kernel (the scalar kernels round the product and
 /// the sum separately, as they have no FMA). BF16: activations rounded to bf16, sums in f32. INT8: activations as signed
@@ -35,10 +37,26 @@ typedef enum crn_linear_format {
   CRN_LINEAR_F16,
   CRN_LINEAR_BF16,
   CRN_LINEAR_F32,
+  CRN_LINEAR_P1,  ///< codes of 1, 2, 4, 6 or 8 bits, and palettes they are looked up in (crn_linear_palette)
+  CRN_LINEAR_P2,
+  CRN_LINEAR_P4,
+  CRN_LINEAR_P6,
+  CRN_LINEAR_P8,
   CRN_LINEAR_FORMATS
 } crn_linear_format;
 
 typedef enum crn_linear_mode { CRN_LINEAR_EXACT, CRN_LINEAR_MODE_BF16, CRN_LINEAR_MODE_INT8, CRN_LINEAR_MODES } crn_linear_mode;
+
+/// What an entry times the factor of its output is rounded to.
+typedef enum crn_linear_rounding { CRN_LINEAR_TO_F32, CRN_LINEAR_TO_F16, CRN_LINEAR_TO_BF16 } crn_linear_rounding;
+
+/// Palettes of the P formats: w = entry[code], or entry[code] * factor rounded. Entries are finite f32 numbers.
+typedef struct crn_linear_palette {
+  int32_t tables;                ///< of a tile, each for 16 / tables of its outputs: 1, 2, 4, 8 or 16
+  int32_t groups;                ///< equal ranges of inputs (whole groups of 32 when there are several) with tables of their own
+  bool has_factors;              ///< one for each output
+  crn_linear_rounding rounding;  ///< counts with factors
+} crn_linear_palette;
 
 typedef struct crn_linear_weights {
   crn_linear_format format;
@@ -46,6 +64,7 @@ typedef struct crn_linear_weights {
   int64_t n, k;      ///< outputs and inputs as the program has them
   const void *data;  ///< 64-byte aligned
   size_t bytes;
+  crn_linear_palette palette;  ///< of P formats
 } crn_linear_weights;
 
 /// Tiles of n outputs.
@@ -54,6 +73,16 @@ static inline int64_t crn_linear_tiles(int64_t n) { return n / CRN_LINEAR_TILE +
 /// tiles is itself a packed matrix, and matrices with equal format, k and zero can be packed behind one another when all but
 /// the last have whole tiles.
 bool crn_linear_packed_bytes(crn_linear_format format, int64_t n, int64_t k, size_t *out_bytes);
+
+/// linear_palette.c: the same for any format, with the palettes of P formats.
+bool crn_linear_weights_bytes(const crn_linear_weights *w, size_t *out_bytes);
+/// Bits of a code of a P format, 0 of other formats. A table has as many entries as codes can tell apart.
+int crn_linear_code_bits(crn_linear_format format);
+/// Packs one row of a P format: k codes, a byte each, the tables of the row's groups one behind the other, and its factor. Rows of one
+/// tile must be packed by one thread.
+void crn_linear_pack_codes(const crn_linear_weights *w, int64_t row, const uint8_t *codes, const float *tables, float factor, void *packed);
+/// As crn_linear_unpack_row, which calls it.
+void crn_linear_unpack_codes(const crn_linear_weights *w, int64_t row, float *out);
 
 /// One row (output) to pack: k quants, one per byte (0..15, or int8 -128..127), with ceil(k / 32) scales and minimums
 /// (`mins` is read in formats with M only); or k f16, bf16 or f32 values.
@@ -73,9 +102,9 @@ size_t crn_linear_row_bytes(crn_linear_mode mode, int64_t k);
 typedef void (*crn_linear_prepare_fn)(const float *x, int64_t k, void *out_row);
 
 /// Computes the outputs of tiles [tile_begin, tile_end) for n_rows rows that start row_bytes apart (64-byte aligned):
-/// out[r * ld + (tile - tile_begin) * 16 + lane]. Outputs of padding are written too (0 unless the row has infinities or NaN),
-/// so ld >= 16 * (tile_end - tile_begin). `out` needs no alignment. `scratch`: memory of one worker, scratch_bytes(k) bytes,
-/// 64-byte aligned, contents free.
+/// out[r * ld + (tile - tile_begin) * 16 + lane]. Outputs of padding are written too (0 unless the row has infinities or NaN;
+/// of P formats anything), so ld >= 16 * (tile_end - tile_begin). `out` needs no alignment. `scratch`: memory of one worker,
+/// scratch_bytes(k) bytes, 64-byte aligned, contents free.
 typedef void (*crn_linear_fn)(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin,
                               int64_t tile_end, float *out, int64_t ld, void *scratch);
 

@@ -15,6 +15,7 @@ enum {
   STEP = 32,                      ///< inputs a tile instruction multiplies
   TILE_BYTES = STEP * LANES * 2,  ///< of such a piece of 16 outputs
   ROWS = 16,                      ///< rows of a tile register
+  PART_STEPS = 18,                ///< of 32 rows that stay in the first-level cache, and some room
 };
 
 // --- weights as bf16 ------------------------------------------------------------------------------------------------------
@@ -105,85 +106,150 @@ static void configure(int rows0, int rows1) {
   _tile_loadconfig(&config);
 }
 
-// Up to 32 rows at hand, and what the next ones need from memory meanwhile: `n_next` rows a pair of tiles.
-typedef struct block {
-  const char *rows, *next;
+// Up to 32 rows at hand times pairs of tiles of weights, over a part of the inputs; `ahead` rows of the next block are fetched a pair.
+typedef struct part {
+  const char *rows;
   size_t row_bytes;
-  int64_t n_steps;
-  int n_next;
-} block;
+  const unsigned char *weights;
+  int64_t tile_stride, n_steps;
+  float *out;
+  int64_t ld;
+  int ahead;
+  bool is_first;   ///< of the parts: sums begin at 0, else with what the last part left
+  bool is_stream;  ///< the weights come from memory and serve few rows
+} part;
 
-// The rows of a block times one or two tiles of outputs.
-INLINE void multiply(const block *p, const unsigned char *w0, const unsigned char *w1, float *out, int64_t ld, bool two_rows,
-                     bool two_tiles) {
+INLINE void load_sums(const part *p, float *out, bool two_rows, bool two_tiles) {
+  if (p->is_first) {
+    _tile_zero(0);
+    if (two_tiles) _tile_zero(1);
+    if (two_rows) _tile_zero(2);
+    if (two_rows && two_tiles) _tile_zero(3);
+    return;
+  }
+  _tile_loadd(0, out, p->ld * 4);
+  if (two_tiles) _tile_loadd(1, out + LANES, p->ld * 4);
+  if (two_rows) _tile_loadd(2, out + ROWS * p->ld, p->ld * 4);
+  if (two_rows && two_tiles) _tile_loadd(3, out + ROWS * p->ld + LANES, p->ld * 4);
+}
+
+// The rows times tiles t and t + 1. Weights are loaded past the first-level cache, in which the part of the rows stays for all pairs:
+// the second level alone does not deliver both as fast as they are multiplied. What comes from memory needs the first level's prefetcher.
+INLINE void multiply(const part *p, int64_t t, bool two_rows, bool two_tiles, bool is_stream) {
   const char *low_rows = p->rows + ROWS * p->row_bytes;
-  _tile_zero(0);
-  if (two_tiles) _tile_zero(1);
-  if (two_rows) _tile_zero(2);
-  if (two_rows && two_tiles) _tile_zero(3);
+  const char *next = p->rows + (size_t)(2 * ROWS + t / 2 * p->ahead) * p->row_bytes;
+  const unsigned char *w0 = p->weights + t * p->tile_stride, *w1 = w0 + p->tile_stride;
+  float *out = p->out + t * LANES;
+  load_sums(p, out, two_rows, two_tiles);
   for (int64_t i = 0; i < p->n_steps; i++) {
-    for (int n = 0; n < p->n_next; n++) _mm_prefetch(p->next + (size_t)n * p->row_bytes + i * 64, _MM_HINT_T1);
-    _tile_loadd(4, p->rows + i * 64, p->row_bytes);
-    _tile_loadd(6, w0 + i * TILE_BYTES, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    if (two_tiles) {
-      _tile_loadd(7, w1 + i * TILE_BYTES, 64);
-      _tile_dpbf16ps(1, 4, 7);
+    for (int n = 0; n < p->ahead; n++) _mm_prefetch(next + (size_t)n * p->row_bytes + i * 64, _MM_HINT_T1);
+    if (is_stream) {
+      _tile_loadd(6, w0 + i * TILE_BYTES, 64);
+    } else {
+      _tile_stream_loadd(6, w0 + i * TILE_BYTES, 64);
     }
+    _tile_loadd(4, p->rows + i * 64, p->row_bytes);
+    _tile_dpbf16ps(0, 4, 6);
     if (two_rows) {
       _tile_loadd(5, low_rows + i * 64, p->row_bytes);
       _tile_dpbf16ps(2, 5, 6);
-      if (two_tiles) _tile_dpbf16ps(3, 5, 7);
+    }
+    if (two_tiles) {
+      if (is_stream) {
+        _tile_loadd(7, w1 + i * TILE_BYTES, 64);
+      } else {
+        _tile_stream_loadd(7, w1 + i * TILE_BYTES, 64);
+      }
+      if (two_rows) _tile_dpbf16ps(3, 5, 7);
+      _tile_dpbf16ps(1, 4, 7);
     }
   }
-  _tile_stored(0, out, ld * 4);
-  if (two_tiles) _tile_stored(1, out + LANES, ld * 4);
-  if (two_rows) _tile_stored(2, out + ROWS * ld, ld * 4);
-  if (two_rows && two_tiles) _tile_stored(3, out + ROWS * ld + LANES, ld * 4);
+  _tile_stored(0, out, p->ld * 4);
+  if (two_tiles) _tile_stored(1, out + LANES, p->ld * 4);
+  if (two_rows) _tile_stored(2, out + ROWS * p->ld, p->ld * 4);
+  if (two_rows && two_tiles) _tile_stored(3, out + ROWS * p->ld + LANES, p->ld * 4);
 }
 
-// All rows times up to LINEAR_PANELS pairs of tiles, whose weights together stay in the cache, as do the rows of a block.
-static void multiply_tiles(const char *rows, size_t row_bytes, int64_t n_rows, const unsigned char *weights, int64_t blocks,
-                           int64_t n_tiles, float *out, int64_t ld) {
-  int64_t tile_bytes = 2 * blocks * TILE_BYTES;
-  for (int64_t r = 0; r < n_rows; r += 2 * ROWS, rows += 2 * ROWS * row_bytes, out += 2 * ROWS * ld) {
-    int64_t left = n_rows - r, ahead = left >= 4 * ROWS ? (2 * ROWS + (n_tiles + 1) / 2 - 1) / ((n_tiles + 1) / 2) : 0;
-    block p = {rows, rows, row_bytes, 2 * blocks, 0};
+INLINE void multiply_part(const part *p, int64_t n_tiles, bool two_rows) {
+  int64_t t = 0;
+  for (; p->is_stream && t + 1 < n_tiles; t += 2) multiply(p, t, two_rows, true, true);
+  for (; t + 1 < n_tiles; t += 2) multiply(p, t, two_rows, true, false);
+  if (t < n_tiles) multiply(p, t, two_rows, false, false);
+}
+
+// All rows times up to LINEAR_WIDE_TILES tiles over the inputs of `whole`, whose weights stay in the second-level cache.
+static void multiply_tiles(const part *whole, int64_t n_rows, int64_t n_tiles) {
+  int64_t n_parts = whole->is_stream ? 1 : (whole->n_steps + PART_STEPS - 1) / PART_STEPS, pairs = (n_tiles + 1) / 2;
+  for (int64_t r = 0; r < n_rows; r += 2 * ROWS) {
+    int64_t left = n_rows - r;
     if (r == 0 || left < 2 * ROWS) configure(left < ROWS ? (int)left : ROWS, left <= ROWS ? 0 : left < 2 * ROWS ? (int)left - ROWS : ROWS);
-    for (int64_t t = 0; t < n_tiles; t += 2) {
-      const unsigned char *w0 = weights + t * tile_bytes, *w1 = w0 + tile_bytes;
-      bool two_rows = left > ROWS, two_tiles = t + 1 < n_tiles;
-      int64_t begin = t / 2 * ahead, end = begin + ahead < 2 * ROWS ? begin + ahead : 2 * ROWS;
-      p.next = rows + (2 * ROWS + begin) * row_bytes;
-      p.n_next = begin < end ? (int)(end - begin) : 0;
-      if (two_rows && two_tiles) {
-        multiply(&p, w0, w1, out + t * LANES, ld, true, true);
-      } else if (two_rows) {
-        multiply(&p, w0, w0, out + t * LANES, ld, true, false);
-      } else if (two_tiles) {
-        multiply(&p, w0, w1, out + t * LANES, ld, false, true);
+    for (int64_t i = 0; i < n_parts; i++) {
+      int64_t begin = whole->n_steps * i / n_parts, end = whole->n_steps * (i + 1) / n_parts;
+      part p = *whole;
+      p.rows += (size_t)r * p.row_bytes + (size_t)begin * 64;
+      p.weights += begin * TILE_BYTES;
+      p.n_steps = end - begin;
+      p.out += r * p.ld;
+      p.is_first = whole->is_first && i == 0;
+      p.ahead = left >= 4 * ROWS ? (int)(2 * ROWS / pairs) : 0;
+      if (left > ROWS) {
+        multiply_part(&p, n_tiles, true);
       } else {
-        multiply(&p, w0, w0, out + t * LANES, ld, false, false);
+        multiply_part(&p, n_tiles, false);
       }
     }
   }
 }
 
+// Long rows are taken in pieces, so that the weights of all tiles over a piece fit into the cache; sums wait in `out` meanwhile.
+typedef struct pieces {
+  int64_t n, blocks;
+} pieces;
+
+INLINE pieces pieces_of(int64_t blocks) {
+  return (pieces){blocks <= LINEAR_WIDE_BLOCKS ? 1 : (blocks + LINEAR_WIDE_BLOCKS * 3 / 4 - 1) / (LINEAR_WIDE_BLOCKS * 3 / 4), blocks};
+}
+
+INLINE int64_t piece_begin(pieces p, int64_t i) { return p.blocks * i / p.n; }
+
 INLINE void run(const crn_linear_weights *w, const char *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin, int64_t tile_end,
                 float *out, int64_t ld, unsigned char *scratch, crn_linear_format f) {
-  int64_t blocks = LINEAR_BLOCKS(w->k), tile_bytes = blocks * block_bytes(f), wide_bytes = 2 * blocks * TILE_BYTES;
-  int64_t most = 2 * LINEAR_PANELS(w->k);
-  for (int64_t t = tile_begin; t < tile_end; t += most) {
-    int64_t n_tiles = tile_end - t < most ? tile_end - t : most;
-    const unsigned char *weights = (const unsigned char *)w->data + t * tile_bytes;
-    // bf16 weights are stored as tile registers want them.
-    if (f != CRN_LINEAR_BF16) {
-      for (int64_t i = 0; i < n_tiles; i++) widen_tile(weights + i * tile_bytes, blocks, w->zero, scratch + i * wide_bytes, f);
-      weights = scratch;
+  int64_t blocks = LINEAR_BLOCKS(w->k), tile_bytes = blocks * block_bytes(f);
+  bool is_stream = f == CRN_LINEAR_BF16 && n_rows <= 64;
+  pieces all = is_stream ? (pieces){1, blocks} : pieces_of(blocks);
+  for (int64_t t = tile_begin; t < tile_end; t += LINEAR_WIDE_TILES) {
+    int64_t n_tiles = tile_end - t < LINEAR_WIDE_TILES ? tile_end - t : LINEAR_WIDE_TILES;
+    for (int64_t i = 0; i < all.n; i++) {
+      int64_t begin = piece_begin(all, i), n_blocks = piece_begin(all, i + 1) - begin;
+      const unsigned char *weights = (const unsigned char *)w->data + t * tile_bytes + begin * block_bytes(f);
+      part p = {rows + begin * 128, row_bytes, weights, tile_bytes, 2 * n_blocks, out + (t - tile_begin) * LANES, ld, 0, i == 0, is_stream};
+      // bf16 weights are stored as tile registers want them.
+      if (f != CRN_LINEAR_BF16) {
+        p.weights = scratch;
+        p.tile_stride = 2 * n_blocks * TILE_BYTES;
+        for (int64_t k = 0; k < n_tiles; k++) widen_tile(weights + k * tile_bytes, n_blocks, w->zero, scratch + k * p.tile_stride, f);
+      }
+      FENCE();
+      multiply_tiles(&p, n_rows, n_tiles);
+      FENCE();
     }
-    FENCE();
-    multiply_tiles(rows, row_bytes, n_rows, weights, blocks, n_tiles, out + (t - tile_begin) * LANES, ld);
-    FENCE();
+  }
+  _tile_release();
+}
+
+void crn_linear_widened__amx(const crn_linear_weights *w, crn_linear_widen_fn widen, const char *rows, size_t row_bytes, int64_t n_rows,
+                             int64_t tile_begin, int64_t tile_end, float *out, int64_t ld, void *scratch) {
+  pieces all = pieces_of(LINEAR_BLOCKS(w->k));
+  for (int64_t t = tile_begin; t < tile_end; t += LINEAR_WIDE_TILES) {
+    int64_t n_tiles = tile_end - t < LINEAR_WIDE_TILES ? tile_end - t : LINEAR_WIDE_TILES;
+    for (int64_t i = 0; i < all.n; i++) {
+      int64_t begin = piece_begin(all, i), n_blocks = piece_begin(all, i + 1) - begin, stride = 2 * n_blocks * TILE_BYTES;
+      part p = {rows + begin * 128, row_bytes, scratch, stride, 2 * n_blocks, out + (t - tile_begin) * LANES, ld, 0, i == 0, false};
+      for (int64_t k = 0; k < n_tiles; k++) widen(w, t + k, begin, n_blocks, (unsigned char *)scratch + k * stride);
+      FENCE();
+      multiply_tiles(&p, n_rows, n_tiles);
+      FENCE();
+    }
   }
   _tile_release();
 }

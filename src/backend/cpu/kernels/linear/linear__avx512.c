@@ -181,6 +181,15 @@ PAIR_OF(11)
 PAIR_OF(12)
 static const pair_fn g_pairs[ROWS] = {pair_1, pair_2, pair_3, pair_4, pair_5, pair_6, pair_7, pair_8, pair_9, pair_10, pair_11, pair_12};
 
+void crn_linear_wide_pair__avx512(const float *w0, const float *w1, int64_t k, const char *rows, size_t row_bytes, int64_t n_rows,
+                                  float *out, int64_t ld) {
+  int64_t n_parts = (n_rows + ROWS - 1) / ROWS;
+  for (int64_t i = 0; i < n_parts; i++) {
+    int64_t begin = n_rows * i / n_parts, end = n_rows * (i + 1) / n_parts;
+    g_pairs[end - begin - 1](w0, w1, k, rows + (size_t)begin * row_bytes, row_bytes, out + begin * ld, ld);
+  }
+}
+
 // --- kernels --------------------------------------------------------------------------------------------------------------
 
 INLINE float zero_of(const crn_linear_weights *w, crn_linear_format f) { return (float)(is_4bit(f) ? w->zero : w->zero + LINEAR_Q8_BIAS); }
@@ -205,7 +214,6 @@ INLINE void run_few(const crn_linear_weights *w, const char *rows, size_t row_by
 INLINE void run_many(const crn_linear_weights *w, const char *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin, int64_t tile_end,
                      float *out, int64_t ld, float *scratch, crn_linear_format f) {
   int64_t blocks = LINEAR_BLOCKS(w->k), tile_bytes = blocks * block_bytes(f), k = blocks * LINEAR_BLOCK;
-  int64_t n_parts = (n_rows + ROWS - 1) / ROWS;
   for (int64_t tile = tile_begin; tile < tile_end; tile += 2) {
     const unsigned char *data = (const unsigned char *)w->data + tile * tile_bytes;
     bool two = tile + 1 < tile_end;
@@ -217,10 +225,7 @@ INLINE void run_many(const crn_linear_weights *w, const char *rows, size_t row_b
       widen_tile(data, blocks, zero_of(w, f), scratch, f);
       if (two) widen_tile(data + tile_bytes, blocks, zero_of(w, f), scratch + k * LANES, f);
     }
-    for (int64_t i = 0; i < n_parts; i++) {
-      int64_t begin = n_rows * i / n_parts, end = n_rows * (i + 1) / n_parts;
-      g_pairs[end - begin - 1](w0, w1, k, rows + (size_t)begin * row_bytes, row_bytes, out + begin * ld + (tile - tile_begin) * LANES, ld);
-    }
+    crn_linear_wide_pair__avx512(w0, w1, k, rows, row_bytes, n_rows, out + (tile - tile_begin) * LANES, ld);
   }
 }
 

@@ -172,6 +172,14 @@ TILE_OF(5)
 TILE_OF(6)
 static const tile_fn g_tiles[ROWS] = {tile_1, tile_2, tile_3, tile_4, tile_5, tile_6};
 
+void crn_linear_wide_tile__neon(const float *w, int64_t k, const char *rows, size_t row_bytes, int64_t n_rows, float *out, int64_t ld) {
+  int64_t n_parts = (n_rows + ROWS - 1) / ROWS;
+  for (int64_t i = 0; i < n_parts; i++) {
+    int64_t begin = n_rows * i / n_parts, end = n_rows * (i + 1) / n_parts;
+    g_tiles[end - begin - 1](w, k, rows + (size_t)begin * row_bytes, row_bytes, out + begin * ld, ld);
+  }
+}
+
 // --- kernels --------------------------------------------------------------------------------------------------------------
 
 INLINE float zero_of(const crn_linear_weights *w, crn_linear_format f) { return (float)(is_4bit(f) ? w->zero : w->zero + LINEAR_Q8_BIAS); }
@@ -190,7 +198,6 @@ INLINE void run_few(const crn_linear_weights *w, const char *rows, size_t row_by
 INLINE void run_many(const crn_linear_weights *w, const char *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin, int64_t tile_end,
                      float *out, int64_t ld, float *scratch, crn_linear_format f) {
   int64_t blocks = LINEAR_BLOCKS(w->k), tile_bytes = blocks * block_bytes(f), k = blocks * LINEAR_BLOCK;
-  int64_t n_parts = (n_rows + ROWS - 1) / ROWS;
   for (int64_t tile = tile_begin; tile < tile_end; tile++, out += LANES) {
     const unsigned char *data = (const unsigned char *)w->data + tile * tile_bytes;
     const float *wide = scratch;
@@ -199,10 +206,7 @@ INLINE void run_many(const crn_linear_weights *w, const char *rows, size_t row_b
     } else {
       for (int p = 0; p < PARTS; p++) widen_part(data, blocks, p, zero_of(w, f), scratch + p * QUARTER, f);
     }
-    for (int64_t i = 0; i < n_parts; i++) {
-      int64_t begin = n_rows * i / n_parts, end = n_rows * (i + 1) / n_parts;
-      g_tiles[end - begin - 1](wide, k, rows + (size_t)begin * row_bytes, row_bytes, out + begin * ld, ld);
-    }
+    crn_linear_wide_tile__neon(wide, k, rows, row_bytes, n_rows, out, ld);
   }
 }
 

@@ -5,6 +5,11 @@
 ///   8j + b in its low and 8j + 4 + b in its high half. Then f16 scales [2 groups][16], then (Q4M) f16 minimums [2][16].
 /// - Q8, Q8M: for each group 8 x 64 bytes; vector j has inputs 4j .. 4j + 3 of each lane, as quant + 128, unsigned. Then scales
 ///   and minimums as above.
+/// - P1, P2, P4: for each group vectors of 64 bytes, 32 / bits inputs of each lane in 4 bytes: input i of a vector in half i % 2, at bit
+///   bits * (i / 2) of the half, so that halves shifted alike hold pairs of inputs. P6: four vectors with the low 4 bits of codes, then
+///   two with the high 2. P8: vectors of 4 inputs, whose lanes 0..7
+///   and 8..15 lie at bytes 32 * (i % 2) + 8 * (i / 2) and 16 behind. In front of the blocks of a tile lie its tables,
+///   [groups][tables][entries] f32 (16 entries at least, repeated), then the factors [16] f32 where there are any.
 /// - F16, F32: [64 inputs][16]. BF16: [32 pairs of inputs][16][2], the operand of bf16 dot products and tiles.
 ///
 /// Prepared rows are padded with zeros to whole blocks. EXACT: f32. BF16: bf16. INT8: all quants, then an f32 scale per group, then
@@ -30,8 +35,17 @@ enum {
   LINEAR_Q8_BIAS = 128,  ///< added to 8-bit quants in storage
 };
 
-/// Pairs of tiles that kernels for many rows widen at a time: about a megabyte of bf16.
-#define LINEAR_PANELS(k) ((k) <= 2048 ? 8 : (k) <= 4096 ? 4 : (k) <= 8192 ? 2 : 1)
+/// Tiles and blocks that AMX kernels widen at a time: at most a megabyte of bf16.
+enum { LINEAR_WIDE_TILES = 16, LINEAR_WIDE_BLOCKS = 32 };
+
+/// Bytes of a group of P formats, entries of a table as it is stored, and bytes in front of the blocks of a tile.
+#define LINEAR_P_GROUP(bits) (64 * (bits))
+#define LINEAR_P_ENTRIES(bits) ((bits) <= 4 ? 16 : 1 << (bits))
+#define LINEAR_P_HEAD(p, bits) ((int64_t)(p)->groups * (p)->tables * LINEAR_P_ENTRIES(bits) * 4 + ((p)->has_factors ? 4 * LINEAR_LANES : 0))
+/// All of a tile.
+#define LINEAR_P_TILE(p, bits, blocks) (LINEAR_P_HEAD(p, bits) + (blocks)*2 * LINEAR_P_GROUP(bits))
+/// Groups of 32 inputs that one set of tables serves; the last set also serves the padding.
+#define LINEAR_P_REACH(p, k, blocks) ((p)->groups == 1 ? 2 * (blocks) : (k) / (p)->groups / CRN_LINEAR_GROUP)
 
 /// Whole blocks of k inputs.
 #define LINEAR_BLOCKS(k) (((k) + LINEAR_BLOCK - 1) / LINEAR_BLOCK)

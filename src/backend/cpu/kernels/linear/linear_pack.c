@@ -20,7 +20,7 @@ static bool has_mins(crn_linear_format format) { return format == CRN_LINEAR_Q4M
 static size_t scales_offset(crn_linear_format format) { return is_4bit(format) ? LINEAR_Q4_SCALES : LINEAR_Q8_SCALES; }
 
 bool crn_linear_packed_bytes(crn_linear_format format, int64_t n, int64_t k, size_t *out_bytes) {
-  if (n < 0 || k < 0) return false;
+  if (n < 0 || k < 0 || !g_block_bytes[format]) return false;
   size_t blocks = (size_t)k / LINEAR_BLOCK + (k % LINEAR_BLOCK != 0), tile;
   return crn_mul_size(blocks, g_block_bytes[format], &tile) && crn_mul_size(tile, (size_t)crn_linear_tiles(n), out_bytes);
 }
@@ -171,6 +171,10 @@ static void unpack_group(const crn_linear_weights *w, const unsigned char *block
 }
 
 void crn_linear_unpack_row(const crn_linear_weights *w, int64_t row, float *out) {
+  if (crn_linear_code_bits(w->format)) {
+    crn_linear_unpack_codes(w, row, out);
+    return;
+  }
   const unsigned char *tile = (const unsigned char *)w->data + (size_t)(row / LINEAR_LANES) * tile_bytes(w->format, w->k);
   for (int64_t i = 0; i < w->k; i += CRN_LINEAR_GROUP) {
     const unsigned char *block = tile + (size_t)(i / LINEAR_BLOCK) * g_block_bytes[w->format];

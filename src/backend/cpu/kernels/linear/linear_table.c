@@ -26,15 +26,22 @@ SCRATCH scratch_int8(int64_t k) {
   return LINEAR_INTERLEAVED * (inputs + inputs / CRN_LINEAR_GROUP * 12) + 64;
 }
 
+// What up to 16 INT8 rows tell of their groups, and two stages of sums and of weights.
+SCRATCH scratch_few(int64_t k) {
+  size_t groups = (size_t)LINEAR_BLOCKS(k) * LINEAR_BLOCK / CRN_LINEAR_GROUP;
+  return groups * LINEAR_TILE_ROWS * 12 + LINEAR_FEW_BLOCKS * 4 * (LINEAR_TILE_ROWS * LINEAR_LANES * 4 + CRN_LINEAR_GROUP * LINEAR_LANES);
+}
+
 // A block of BF16 rows: values, and per group a sum; every part of the block begins at a cache line.
 SCRATCH scratch_pairs(int64_t k) {
   size_t inputs = (size_t)LINEAR_BLOCKS(k) * LINEAR_BLOCK;
   return LINEAR_INTERLEAVED * (inputs * sizeof(uint16_t) + inputs / CRN_LINEAR_GROUP * sizeof(float) + 64);
 }
 
-// Pairs of tiles as bf16.
+// Tiles as bf16, as much as is widened at a time.
 SCRATCH scratch_bf16(int64_t k) {
-  return (size_t)LINEAR_PANELS(k) * 2 * LINEAR_LANES * sizeof(uint16_t) * (size_t)LINEAR_BLOCKS(k) * LINEAR_BLOCK;
+  int64_t blocks = LINEAR_BLOCKS(k) < LINEAR_WIDE_BLOCKS ? LINEAR_BLOCKS(k) : LINEAR_WIDE_BLOCKS;
+  return (size_t)LINEAR_WIDE_TILES * LINEAR_LANES * sizeof(uint16_t) * (size_t)blocks * LINEAR_BLOCK + 64;
 }
 
 // A pair of tiles as f32.

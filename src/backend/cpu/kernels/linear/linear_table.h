@@ -11,6 +11,21 @@
 /// Rows that kernels with dot products interleave in scratch memory at a time.
 enum { LINEAR_INTERLEAVED = 96 };
 
+/// Rows a tile register has.
+enum { LINEAR_TILE_ROWS = 16 };
+/// Blocks that the kernel with byte tiles has in each of its stages.
+enum { LINEAR_FEW_BLOCKS = 4 };
+
+/// Products with weights that somebody turned into [inputs][16] f32 (a pair of tiles: w1 may equal w0), for the palettes.
+void crn_linear_wide_pair__avx512(const float *w0, const float *w1, int64_t k, const char *rows, size_t row_bytes, int64_t n_rows,
+                                  float *out, int64_t ld);
+void crn_linear_wide_tile__avx2(const float *w, int64_t k, const char *rows, size_t row_bytes, int64_t n_rows, float *out, int64_t ld);
+void crn_linear_wide_tile__neon(const float *w, int64_t k, const char *rows, size_t row_bytes, int64_t n_rows, float *out, int64_t ld);
+/// The AMX product with tiles that `widen` turns into [inputs / 2][16][2] bf16, some blocks of inputs at a time.
+typedef void (*crn_linear_widen_fn)(const crn_linear_weights *w, int64_t tile, int64_t first_block, int64_t n_blocks, void *out);
+void crn_linear_widened__amx(const crn_linear_weights *w, crn_linear_widen_fn widen, const char *rows, size_t row_bytes, int64_t n_rows,
+                             int64_t tile_begin, int64_t tile_end, float *out, int64_t ld, void *scratch);
+
 #define LINEAR(format, mode, rows, least, lhs, rhs, tile, isa, bits, prepare, scratch)                                                 \
   void crn_linear_prepare_##prepare(const float *x, int64_t k, void *out_row);                                                         \
   void crn_linear_##lhs##_##rhs##_f32_##tile##__##isa(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, \

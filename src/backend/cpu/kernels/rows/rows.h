@@ -14,11 +14,23 @@ typedef struct crn_rows_kernels {
   void (*silu)(const float *x, float *y, int64_t n);
   /// What groups of 32 quants leave of the values: out[i] = x[i] - quants[i] * scales[i / 32].
   void (*residual)(const float *x, const int8_t *quants, const float *scales, float *out, int64_t n);
+  /// The sum of x[i] * x[i], each rounded to f32, in f64: eight lanes in turn, then their halves. All sets give the same bits.
+  double (*squares)(const float *x, int64_t n);
+  /// out = a * b, a + b, a - b, x * factor, each rounded once. out may be one of the operands.
+  void (*multiply)(const float *a, const float *b, float *out, int64_t n);
+  void (*add)(const float *a, const float *b, float *out, int64_t n);
+  void (*subtract)(const float *a, const float *b, float *out, int64_t n);
+  void (*scale)(const float *x, float factor, float *out, int64_t n);
 } crn_rows_kernels;
 
-#define ROWS(isa, bit)                                            \
-  void crn_rows_silu__##isa(const float *x, float *y, int64_t n); \
-  void crn_rows_residual__##isa(const float *x, const int8_t *quants, const float *scales, float *out, int64_t n);
+#define ROWS(isa, bit)                                                                                             \
+  void crn_rows_silu__##isa(const float *x, float *y, int64_t n);                                                  \
+  void crn_rows_residual__##isa(const float *x, const int8_t *quants, const float *scales, float *out, int64_t n); \
+  double crn_rows_squares__##isa(const float *x, int64_t n);                                                       \
+  void crn_rows_multiply__##isa(const float *a, const float *b, float *out, int64_t n);                            \
+  void crn_rows_add__##isa(const float *a, const float *b, float *out, int64_t n);                                 \
+  void crn_rows_subtract__##isa(const float *a, const float *b, float *out, int64_t n);                            \
+  void crn_rows_scale__##isa(const float *x, float factor, float *out, int64_t n);
 #include "backend/cpu/kernels/rows/rows.def"
 #undef ROWS
 

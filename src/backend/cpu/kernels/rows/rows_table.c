@@ -2,7 +2,16 @@
 #include "base/cpu.h"
 
 static const crn_rows_kernels g_sets[] = {
-#define ROWS(isa, bit) {#isa, bit, crn_rows_silu__##isa, crn_rows_residual__##isa},
+#define ROWS(isa, bit)       \
+  {#isa,                     \
+   bit,                      \
+   crn_rows_silu__##isa,     \
+   crn_rows_residual__##isa, \
+   crn_rows_squares__##isa,  \
+   crn_rows_multiply__##isa, \
+   crn_rows_add__##isa,      \
+   crn_rows_subtract__##isa, \
+   crn_rows_scale__##isa},
 #include "backend/cpu/kernels/rows/rows.def"
 #undef ROWS
 };

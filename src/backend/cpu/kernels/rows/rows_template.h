@@ -47,3 +47,39 @@ void ROWS_NAME(residual)(const float *x, const int8_t *quants, const float *scal
   }
   for (; i < n; i++) out[i] = x[i] - (float)quants[i] * scales[i / GROUP];
 }
+
+double ROWS_NAME(squares)(const float *x, int64_t n) {
+  enum { LANES = 8 };
+  double lane[LANES] = {0};
+  int64_t i = 0;
+  for (; i + LANES <= n; i += LANES) {
+    for (int l = 0; l < LANES; l++) {
+      float square = x[i + l] * x[i + l];
+      lane[l] += (double)square;
+    }
+  }
+  for (int l = 0; i < n; i++, l++) {
+    float square = x[i] * x[i];
+    lane[l] += (double)square;
+  }
+  for (int half = LANES / 2; half > 0; half /= 2) {
+    for (int l = 0; l < half; l++) lane[l] += lane[l + half];
+  }
+  return lane[0];
+}
+
+void ROWS_NAME(multiply)(const float *a, const float *b, float *out, int64_t n) {
+  for (int64_t i = 0; i < n; i++) out[i] = a[i] * b[i];
+}
+
+void ROWS_NAME(add)(const float *a, const float *b, float *out, int64_t n) {
+  for (int64_t i = 0; i < n; i++) out[i] = a[i] + b[i];
+}
+
+void ROWS_NAME(subtract)(const float *a, const float *b, float *out, int64_t n) {
+  for (int64_t i = 0; i < n; i++) out[i] = a[i] - b[i];
+}
+
+void ROWS_NAME(scale)(const float *x, float factor, float *out, int64_t n) {
+  for (int64_t i = 0; i < n; i++) out[i] = x[i] * factor;
+}

@@ -81,8 +81,38 @@ static void test_residual(void **state) {
   for_every_set(check_residual);
 }
 
+// Bits do not depend on the set: these loops have one meaning.
+static void check_plain(const crn_rows_kernels *k, int64_t n) {
+  float b[N], out[N + 1];
+  double lanes[8] = {0};
+  for (int i = 0; i < N; i++) b[i] = g_x[(i * 7 + 3) % N];
+  out[n] = 9;
+  k->multiply(g_x, b, out, n);
+  for (int64_t i = 0; i < n; i++) assert_true(out[i] == g_x[i] * b[i]);
+  k->add(g_x, b, out, n);
+  for (int64_t i = 0; i < n; i++) assert_true(out[i] == g_x[i] + b[i]);
+  k->subtract(g_x, b, out, n);
+  for (int64_t i = 0; i < n; i++) assert_true(out[i] == g_x[i] - b[i]);
+  k->scale(g_x, 1.7f, out, n);
+  for (int64_t i = 0; i < n; i++) assert_true(out[i] == g_x[i] * 1.7f);
+  assert_true(out[n] == 9);
+  for (int64_t i = 0; i < n; i++) {
+    volatile float square = g_x[i] * g_x[i];
+    lanes[i % 8] += (double)square;
+  }
+  for (int half = 4; half > 0; half /= 2) {
+    for (int l = 0; l < half; l++) lanes[l] += lanes[l + half];
+  }
+  assert_true(k->squares(g_x, n) == lanes[0]);
+}
+
+static void test_plain(void **state) {
+  (void)state;
+  for_every_set(check_plain);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_silu), cmocka_unit_test(test_residual)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_silu), cmocka_unit_test(test_residual), cmocka_unit_test(test_plain)};
   fill();
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,265 @@
+#include "tensor/page_store.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+
+// Idle pages beyond so many bytes (but always two) go back to the allocator.
+enum { IDLE_BYTES = 64 << 20, IDLE_PAGES = 2 };
+
+// Pages of some size are cut out of larger blocks that begin where huge pages of the system do: attention walks through a layer of all
+// pages, and with small ones nearly every piece of it would have its address looked up anew. Such pages are given back with the store.
+enum { SMALLEST_CUT = 128 << 10, BLOCK_BYTES = 8 << 20, BLOCK_ALIGN = 2 << 20 };
+
+typedef struct block {
+  struct block *next;
+  void *data;
+  size_t bytes;
+} block;
+
+struct crn_page_store {
+  cairn_context *context;  ///< borrowed: arrays keep it alive
+  crn_page_store *next;    ///< in the context
+  int references;          ///< guarded by the lock of the context's stores
+  size_t bytes;
+  pthread_mutex_t lock;  ///< guards what follows
+  pthread_cond_t wake;
+  crn_page *ready, *idle;
+  crn_page_counts counts;
+  int n_wanted;
+  block *blocks;
+  pthread_t thread;
+  bool has_thread, is_closing;
+};
+
+static size_t whole_bytes(const crn_page_store *s) { return (CRN_ALIGN + s->bytes + CRN_ALIGN - 1) / CRN_ALIGN * CRN_ALIGN; }
+
+static bool is_cut(const crn_page_store *s) { return whole_bytes(s) >= SMALLEST_CUT; }
+
+// A block for several pages, or for one that is as large. The pages behind the first one are linked to it.
+static cairn_status make_block(crn_page_store *s, crn_page **out, int64_t *out_n) {
+  const cairn_allocator *a = &s->context->allocator;
+  size_t page = whole_bytes(s), n = page < BLOCK_BYTES ? BLOCK_BYTES / page : 1;
+  block *b;
+  CRN_TRY(crn_alloc(a, sizeof *b, &b));
+  b->bytes = n * page;
+  b->data = a->alloc(a->self, b->bytes, BLOCK_ALIGN);
+  if (!b->data) {
+    size_t bytes = b->bytes;
+    crn_free(a, b, sizeof *b);
+    return CRN_FAIL(OUT_OF_MEMORY, "cannot allocate %zu bytes", bytes);
+  }
+#ifdef MADV_HUGEPAGE
+  madvise(b->data, b->bytes, MADV_HUGEPAGE);
+#endif
+  for (size_t i = 0; i < n; i++) {
+    crn_page *p = (crn_page *)((char *)b->data + i * page);
+    p->next = i + 1 < n ? (crn_page *)((char *)p + page) : NULL;
+  }
+  *out = b->data;
+  *out_n = (int64_t)n;
+  pthread_mutex_lock(&s->lock);
+  b->next = s->blocks;
+  s->blocks = b;
+  pthread_mutex_unlock(&s->lock);
+  return CAIRN_OK;
+}
+
+// A page that is not cleared; what else came with it lies among the idle ones.
+static cairn_status make_page(crn_page_store *s, crn_page **out) {
+  int64_t n = 1;
+  if (!is_cut(s)) {
+    CRN_TRY(crn_alloc(&s->context->allocator, CRN_ALIGN + s->bytes, out));
+    (*out)->next = NULL;
+  } else {
+    CRN_TRY(make_block(s, out, &n));
+  }
+  pthread_mutex_lock(&s->lock);
+  s->counts.made += n;
+  s->counts.idle += n - 1;
+  for (crn_page *p = (*out)->next, *next; p; p = next) {
+    next = p->next;
+    p->next = s->idle;
+    s->idle = p;
+  }
+  pthread_mutex_unlock(&s->lock);
+  return CAIRN_OK;
+}
+
+static void free_page(const crn_page_store *s, crn_page *page) { crn_free(&s->context->allocator, page, CRN_ALIGN + s->bytes); }
+
+static void free_blocks(crn_page_store *s) {
+  const cairn_allocator *a = &s->context->allocator;
+  for (block *b = s->blocks, *next; b; b = next) {
+    next = b->next;
+    crn_free(a, b->data, b->bytes);
+    crn_free(a, b, sizeof *b);
+  }
+}
+
+static void free_list(const crn_page_store *s, crn_page *list) {
+  while (list) {
+    crn_page *next = list->next;
+    free_page(s, list);
+    list = next;
+  }
+}
+
+// --- stores of a context ----------------------------------------------------------------------------------------------
+
+static void destroy(crn_page_store *s) {
+  const cairn_allocator *a = &s->context->allocator;
+  pthread_mutex_lock(&s->lock);
+  s->is_closing = true;
+  pthread_cond_signal(&s->wake);
+  pthread_mutex_unlock(&s->lock);
+  if (s->has_thread) pthread_join(s->thread, NULL);
+  if (is_cut(s)) {
+    free_blocks(s);
+  } else {
+    free_list(s, s->ready);
+    free_list(s, s->idle);
+  }
+  pthread_mutex_destroy(&s->lock);
+  pthread_cond_destroy(&s->wake);
+  crn_free(a, s, sizeof *s);
+}
+
+static cairn_status create(cairn_context *c, size_t bytes, crn_page_store **out) {
+  crn_page_store *s;
+  CRN_TRY(crn_alloc_zero(&c->allocator, sizeof *s, &s));
+  s->context = c;
+  s->bytes = bytes;
+  pthread_mutex_init(&s->lock, NULL);
+  pthread_cond_init(&s->wake, NULL);
+  s->next = c->page_stores;
+  c->page_stores = s;
+  *out = s;
+  return CAIRN_OK;
+}
+
+cairn_status crn_page_store_acquire(cairn_context *c, size_t bytes, crn_page_store **out_store) {
+  cairn_status status = CAIRN_OK;
+  pthread_mutex_lock(&c->page_lock);
+  crn_page_store *s = c->page_stores;
+  while (s && s->bytes != bytes) s = s->next;
+  if (!s) status = create(c, bytes, &s);
+  if (status == CAIRN_OK) s->references++;
+  pthread_mutex_unlock(&c->page_lock);
+  *out_store = s;
+  return status;
+}
+
+void crn_page_store_release(crn_page_store *s) {
+  cairn_context *c = s->context;
+  pthread_mutex_lock(&c->page_lock);
+  bool is_last = --s->references == 0;
+  if (is_last) {
+    crn_page_store **at = &c->page_stores;
+    while (*at != s) at = &(*at)->next;
+    *at = s->next;
+  }
+  pthread_mutex_unlock(&c->page_lock);
+  if (is_last) destroy(s);
+}
+
+// --- pages ------------------------------------------------------------------------------------------------------------
+
+static crn_page *pop(crn_page **list) {
+  crn_page *page = *list;
+  if (page) *list = page->next;
+  return page;
+}
+
+cairn_status crn_page_take(crn_page_store *s, crn_page **out_page) {
+  pthread_mutex_lock(&s->lock);
+  crn_page *page = pop(&s->ready);
+  bool is_clear = page != NULL;
+  s->counts.ready -= is_clear;
+  if (!page && (page = pop(&s->idle))) s->counts.idle--;
+  s->counts.live++;
+  s->counts.waited += !is_clear;
+  if (s->has_thread) pthread_cond_signal(&s->wake);
+  pthread_mutex_unlock(&s->lock);
+  cairn_status status = CAIRN_OK;
+  if (!page) {
+    status = make_page(s, &page);
+    if (status != CAIRN_OK) {
+      pthread_mutex_lock(&s->lock);
+      s->counts.live--;
+      pthread_mutex_unlock(&s->lock);
+    }
+  }
+  if (status != CAIRN_OK) {
+    *out_page = NULL;
+    return status;
+  }
+  if (!is_clear) memset(crn_page_data(page), 0, s->bytes);
+  atomic_init(&page->references, 1);
+  *out_page = page;
+  return CAIRN_OK;
+}
+
+void crn_page_release(crn_page_store *s, crn_page *page) {
+  if (!page || atomic_fetch_sub_explicit(&page->references, 1, memory_order_acq_rel) != 1) return;
+  pthread_mutex_lock(&s->lock);
+  s->counts.live--;
+  bool keep =
+      is_cut(s) || s->counts.idle + s->counts.ready < IDLE_PAGES || (size_t)(s->counts.idle + s->counts.ready + 1) * s->bytes <= IDLE_BYTES;
+  if (keep) {
+    page->next = s->idle;
+    s->idle = page;
+    s->counts.idle++;
+    if (s->has_thread) pthread_cond_signal(&s->wake);
+  }
+  pthread_mutex_unlock(&s->lock);
+  if (!keep) free_page(s, page);
+}
+
+crn_page_counts crn_page_store_count(crn_page_store *s) {
+  pthread_mutex_lock(&s->lock);
+  crn_page_counts counts = s->counts;
+  pthread_mutex_unlock(&s->lock);
+  return counts;
+}
+
+// --- aside ------------------------------------------------------------------------------------------------------------
+
+// With the lock held, which is given up meanwhile. False when there is no memory: then whoever needs a page has to make it.
+static bool make_ready(crn_page_store *s) {
+  crn_page *page = pop(&s->idle);
+  bool is_new = !page;
+  s->counts.idle -= !is_new;
+  pthread_mutex_unlock(&s->lock);
+  cairn_status status = is_new ? make_page(s, &page) : CAIRN_OK;
+  if (status == CAIRN_OK) {
+    memset(crn_page_data(page), 0, s->bytes);
+  } else {
+    crn_error_clear();
+  }
+  pthread_mutex_lock(&s->lock);
+  if (status != CAIRN_OK) return false;
+  s->counts.ready++;
+  page->next = s->ready;
+  s->ready = page;
+  return true;
+}
+
+static void *work(void *user) {
+  crn_page_store *s = user;
+  pthread_mutex_lock(&s->lock);
+  while (!s->is_closing) {
+    bool goes_on = s->counts.ready < s->n_wanted && make_ready(s);
+    if (!goes_on && !s->is_closing) pthread_cond_wait(&s->wake, &s->lock);
+  }
+  pthread_mutex_unlock(&s->lock);
+  return NULL;
+}
+
+void crn_page_store_keep_ready(crn_page_store *s, int n) {
+  pthread_mutex_lock(&s->lock);
+  if (n > s->n_wanted) s->n_wanted = n;
+  if (!s->has_thread) s->has_thread = pthread_create(&s->thread, NULL, work, s) == 0;
+  if (s->has_thread) pthread_cond_signal(&s->wake);
+  pthread_mutex_unlock(&s->lock);
+}

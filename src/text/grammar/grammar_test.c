@@ -1,0 +1,490 @@
+// Grammars of every kind over a small byte-level vocabulary: what they take and refuse, masks against trying every token, the way back.
+#include "text/tokenizer/test_support.h"
+
+#include "base/alloc.h"
+#include "cairn/grammar.h"
+
+typedef struct fixture {
+  cairn_context *context;
+  cairn_tokenizer *tokenizer;
+  cairn_grammar_compiler *compiler;
+  int32_t stop;
+} fixture;
+
+static int setup(void **state) {
+  static fixture f;
+  f.context = test_context();
+  assert_int_equal(cairn_tokenizer_open(f.context, CAIRN_TEST_DATA "/grammar/tokenizer.json", &f.tokenizer), CAIRN_OK);
+  f.stop = cairn_tokenizer_id(f.tokenizer, "<eos>");
+  // Wider than the tokenizer: the ids above are in no mask.
+  const int64_t width = cairn_tokenizer_vocab_size(f.tokenizer) + 70;
+  if (cairn_grammar_is_available()) assert_int_equal(cairn_grammar_compiler_create(f.context, f.tokenizer, width, &f.compiler), CAIRN_OK);
+  *state = &f;
+  return 0;
+}
+
+static int teardown(void **state) {
+  fixture *f = *state;
+  cairn_grammar_compiler_release(f->compiler);
+  cairn_tokenizer_release(f->tokenizer);
+  cairn_context_release(f->context);
+  return 0;
+}
+
+static void need_library(void) {
+  if (!cairn_grammar_is_available()) skip();
+}
+
+static cairn_grammar_source source_of(const char *kind, const char *text) {
+  cairn_grammar_source s = {.text = text, .text_bytes = strlen(text)};
+  s.kind = !strcmp(kind, "json")     ? CAIRN_GRAMMAR_JSON
+           : !strcmp(kind, "schema") ? CAIRN_GRAMMAR_JSON_SCHEMA
+           : !strcmp(kind, "regex")  ? CAIRN_GRAMMAR_REGEX
+                                     : CAIRN_GRAMMAR_EBNF;
+  return s;
+}
+
+static cairn_grammar *compile(const fixture *f, const char *kind, const char *text) {
+  cairn_grammar *grammar;
+  const cairn_grammar_source source = source_of(kind, text);
+  if (cairn_grammar_compile(f->compiler, &source, &grammar) != CAIRN_OK) fail_msg("%s: %s", text, cairn_last_error()->message);
+  return grammar;
+}
+
+static cairn_matcher *match(const fixture *f, const char *kind, const char *text) {
+  cairn_grammar *grammar = compile(f, kind, text);
+  cairn_matcher *matcher;
+  assert_int_equal(cairn_matcher_create(grammar, &f->stop, 1, &matcher), CAIRN_OK);
+  cairn_grammar_release(grammar);
+  return matcher;
+}
+
+static bool take(cairn_matcher *m, int32_t token) {
+  bool accepted;
+  assert_int_equal(cairn_matcher_accept(m, token, &accepted), CAIRN_OK);
+  return accepted;
+}
+
+// The first 256 tokens are the bytes.
+static size_t take_text(cairn_matcher *m, const char *text) {
+  size_t n = 0;
+  while (text[n] && take(m, (unsigned char)text[n])) n++;
+  return n;
+}
+
+static bool takes_whole(const fixture *f, const char *kind, const char *grammar, const char *text) {
+  cairn_matcher *m = match(f, kind, grammar);
+  const bool whole = take_text(m, text) == strlen(text) && cairn_matcher_is_complete(m);
+  cairn_matcher_destroy(m);
+  return whole;
+}
+
+static void test_cases(void **state) {
+  const fixture *f = *state;
+  need_library();
+  json_t *all = test_json_file(CAIRN_TEST_DATA "/grammar/cases.json"), *c, *text;
+  size_t i, k;
+  json_array_foreach(json_object_get(all, "cases"), i, c) {
+    const char *kind = json_string_value(json_object_get(c, "kind")), *grammar = json_string_value(json_object_get(c, "text"));
+    json_array_foreach(json_object_get(c, "accept"), k, text) {
+      if (!takes_whole(f, kind, grammar, json_string_value(text))) fail_msg("%s does not take %s", grammar, json_string_value(text));
+    }
+    json_array_foreach(json_object_get(c, "reject"), k, text) {
+      if (takes_whole(f, kind, grammar, json_string_value(text))) fail_msg("%s takes %s", grammar, json_string_value(text));
+    }
+  }
+  json_decref(all);
+}
+
+static void test_refused(void **state) {
+  const fixture *f = *state;
+  json_t *all = test_json_file(CAIRN_TEST_DATA "/grammar/cases.json"), *c;
+  size_t i;
+  json_array_foreach(json_object_get(all, "refused"), i, c) {
+    const char *text = json_string_value(json_object_get(c, "text")), *message = json_string_value(json_object_get(c, "message"));
+    const cairn_grammar_source source = source_of(json_string_value(json_object_get(c, "kind")), text);
+    const cairn_status status = cairn_grammar_check(f->context, &source);
+    if (status != CAIRN_INVALID_ARGUMENT && status != CAIRN_UNSUPPORTED) fail_msg("%s: status %d", text, status);
+    if (!strstr(cairn_last_error()->message, message)) fail_msg("%s: '%s' is not in: %s", text, message, cairn_last_error()->message);
+  }
+  json_decref(all);
+}
+
+// --- masks ------------------------------------------------------------------------------------------------------------------------
+
+static bool is_set(const uint32_t *words, int32_t i) { return words[i / 32] >> i % 32 & 1; }
+
+// Every token is allowed exactly when a second matcher takes it.
+static int64_t check_mask(const fixture *f, cairn_matcher *m, uint32_t *words, int n_repeats, const char *what) {
+  const int64_t n = cairn_tokenizer_vocab_size(f->tokenizer) + 70;
+  int64_t allowed, counted = 0;
+  cairn_matcher *other;
+  assert_int_equal(cairn_matcher_mask(m, words, 16, &allowed), CAIRN_OK);
+  // Masks of states that are met often come from elsewhere.
+  for (int again = 0; again < n_repeats; again++) {
+    uint32_t same[16];
+    assert_int_equal(cairn_matcher_mask(m, same, 16, NULL), CAIRN_OK);
+    assert_memory_equal(same, words, sizeof same);
+  }
+  assert_int_equal(cairn_matcher_fork(m, &other), CAIRN_OK);
+  for (int32_t id = 0; id < n; id++) {
+    const bool accepted = take(other, id);
+    if (accepted != is_set(words, id))
+      fail_msg("%s: token %d is %s the mask, and %s", what, id, accepted ? "not in" : "in", accepted ? "taken" : "not");
+    if (accepted) assert_int_equal(cairn_matcher_rollback(other, 1), CAIRN_OK);
+    counted += accepted;
+  }
+  assert_int_equal(counted, allowed);
+  cairn_matcher_destroy(other);
+  return allowed;
+}
+
+static int32_t pick(const uint32_t *words, int64_t which) {
+  for (int32_t id = 0;; id++) {
+    if (is_set(words, id) && which-- == 0) return id;
+  }
+}
+
+static uint64_t next_random(uint64_t *s) {
+  *s ^= *s << 13;
+  *s ^= *s >> 7;
+  return *s ^= *s << 17;
+}
+
+// A random text of a grammar, checked at every step; what is finished must be JSON when the grammar is a schema.
+static void walk(const fixture *f, const char *kind, const char *grammar, const char *what, int n_repeats, uint64_t seed) {
+  cairn_matcher *m = match(f, kind, grammar);
+  uint32_t words[16];
+  char text[4096];
+  size_t bytes = 0;
+  for (int step = 0; step < 60; step++) {
+    const int64_t allowed = check_mask(f, m, words, n_repeats, what);
+    if (!allowed) fail_msg("%s: nothing may follow '%.*s'", what, (int)bytes, text);
+    int32_t id =
+        is_set(words, f->stop) && next_random(&seed) % 3 == 0 ? f->stop : pick(words, (int64_t)(next_random(&seed) % (uint64_t)allowed));
+    size_t n;
+    assert_true(take(m, id));
+    if (id == f->stop) break;
+    assert_int_equal(cairn_tokenizer_token_bytes(f->tokenizer, id, text + bytes, sizeof text - bytes, &n), CAIRN_OK);
+    bytes += n;
+  }
+  if (cairn_matcher_is_terminated(m) && strcmp(kind, "regex") && strcmp(kind, "ebnf")) {
+    json_error_t error;
+    json_t *json = json_loadb(text, bytes, JSON_DECODE_ANY, &error);
+    if (!json) fail_msg("%s: '%.*s' is no JSON: %s", what, (int)bytes, text, error.text);
+    json_decref(json);
+  }
+  cairn_matcher_destroy(m);
+}
+
+static void test_masks_of_schemas(void **state) {
+  const fixture *f = *state;
+  need_library();
+  json_t *all = test_json_file(CAIRN_TEST_DATA "/grammar/schemas.json"), *schema;
+  const char *name;
+  uint64_t seed = 88172645463325252u;
+  assert_true(json_object_size(all) >= 50);
+  json_object_foreach(all, name, schema) {
+    char *text = json_dumps(schema, JSON_ENCODE_ANY);
+    for (int i = 0; i < 3; i++) walk(f, "schema", text, name, i ? 0 : 80, next_random(&seed));
+    free(text);
+  }
+  json_decref(all);
+}
+
+static void test_masks_of_cases(void **state) {
+  const fixture *f = *state;
+  need_library();
+  json_t *all = test_json_file(CAIRN_TEST_DATA "/grammar/cases.json"), *c;
+  size_t i;
+  uint64_t seed = 362436069362436069u;
+  json_array_foreach(json_object_get(all, "cases"), i, c) {
+    const char *grammar = json_string_value(json_object_get(c, "text"));
+    for (int repeats = 0; repeats <= 80; repeats += 80)
+      walk(f, json_string_value(json_object_get(c, "kind")), grammar, grammar, repeats, next_random(&seed));
+  }
+  json_decref(all);
+}
+
+static void test_mask_before_the_first_token(void **state) {
+  const fixture *f = *state;
+  need_library();
+  uint32_t words[16];
+  int64_t allowed;
+  cairn_matcher *m = match(f, "regex", "yes|no");
+  assert_int_equal(cairn_matcher_mask(m, words, 16, &allowed), CAIRN_OK);
+  assert_int_equal(allowed, 2);
+  assert_true(is_set(words, 'y') && is_set(words, 'n'));
+  assert_int_equal(cairn_matcher_mask(m, words, 2, &allowed), CAIRN_INVALID_ARGUMENT);
+  cairn_matcher_destroy(m);
+}
+
+// --- stopping and going back --------------------------------------------------------------------------------------------------------
+
+static void test_stop_ids(void **state) {
+  const fixture *f = *state;
+  need_library();
+  uint32_t words[16];
+  int64_t allowed;
+  cairn_matcher *m = match(f, "regex", "ab?");
+  assert_false(take(m, f->stop));
+  assert_true(take(m, 'a'));
+  assert_true(cairn_matcher_is_complete(m));
+  assert_false(cairn_matcher_is_terminated(m));
+  assert_int_equal(cairn_matcher_mask(m, words, 16, &allowed), CAIRN_OK);
+  assert_int_equal(allowed, 2);
+  assert_true(is_set(words, f->stop) && is_set(words, 'b'));
+  assert_true(take(m, f->stop));
+  assert_true(cairn_matcher_is_terminated(m));
+  assert_int_equal(cairn_matcher_mask(m, words, 16, &allowed), CAIRN_OK);
+  assert_int_equal(allowed, 0);
+  assert_false(take(m, 'b'));
+  assert_int_equal(cairn_matcher_rollback(m, 1), CAIRN_OK);
+  assert_false(cairn_matcher_is_terminated(m));
+  assert_true(take(m, 'b'));
+  cairn_matcher_destroy(m);
+}
+
+static void test_rollback(void **state) {
+  const fixture *f = *state;
+  need_library();
+  static const char TEXT[] = "{\"a\":[1,2,{\"b\":null}]}";
+  uint32_t masks[sizeof TEXT][16], words[16];
+  cairn_matcher *m = match(f, "json", "");
+  for (size_t i = 0; TEXT[i]; i++) {
+    assert_int_equal(cairn_matcher_mask(m, masks[i], 16, NULL), CAIRN_OK);
+    assert_true(take(m, (unsigned char)TEXT[i]));
+  }
+  assert_true(take(m, f->stop));
+  const size_t n = sizeof TEXT;  // with the stop id
+  assert_int_equal(cairn_matcher_rollback(m, n + 1), CAIRN_OUT_OF_RANGE);
+  for (size_t back = 1; back <= n; back++) {
+    cairn_matcher *other;
+    assert_int_equal(cairn_matcher_fork(m, &other), CAIRN_OK);
+    assert_int_equal(cairn_matcher_rollback(other, back), CAIRN_OK);
+    if (back > 1) {
+      assert_int_equal(cairn_matcher_mask(other, words, 16, NULL), CAIRN_OK);
+      assert_memory_equal(words, masks[n - back], sizeof words);
+    }
+    cairn_matcher_destroy(other);
+  }
+  for (int again = 0; again < 3; again++) {
+    assert_int_equal(cairn_matcher_reset(m), CAIRN_OK);
+    assert_int_equal(cairn_matcher_mask(m, words, 16, NULL), CAIRN_OK);
+    assert_memory_equal(words, masks[0], sizeof words);
+    assert_int_equal(cairn_matcher_rollback(m, 1), CAIRN_OUT_OF_RANGE);
+    assert_int_equal(take_text(m, TEXT), n - 1);
+  }
+  cairn_matcher_destroy(m);
+}
+
+static void test_forced(void **state) {
+  const fixture *f = *state;
+  need_library();
+  char forced[64];
+  size_t n;
+  cairn_grammar_source source =
+      source_of("schema", "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"}},\"required\":[\"name\"]}");
+  source.compact = true;
+  cairn_grammar *grammar;
+  cairn_matcher *m;
+  assert_int_equal(cairn_grammar_compile(f->compiler, &source, &grammar), CAIRN_OK);
+  assert_int_equal(cairn_matcher_create(grammar, &f->stop, 1, &m), CAIRN_OK);
+  cairn_grammar_release(grammar);
+  assert_int_equal(cairn_matcher_forced(m, forced, sizeof forced, &n), CAIRN_OK);
+  assert_int_equal(n, 9);
+  assert_memory_equal(forced, "{\"name\":\"", 9);
+  assert_int_equal(take_text(m, "{\"name\":\"x"), 10);
+  assert_int_equal(cairn_matcher_forced(m, forced, sizeof forced, &n), CAIRN_OK);
+  assert_int_equal(n, 0);
+  assert_int_equal(take_text(m, "\""), 1);
+  assert_int_equal(cairn_matcher_forced(m, forced, sizeof forced, &n), CAIRN_OK);
+  assert_int_equal(n, 1);
+  assert_int_equal(forced[0], '}');
+  cairn_matcher_destroy(m);
+}
+
+// Bytes that are no UTF-8 are never allowed, in whatever tokens they come.
+static void test_characters(void **state) {
+  const fixture *f = *state;
+  need_library();
+  static const char *const BROKEN[] = {"\xc0\x80", "\xed\xa0\x80", "\xe0\x80\x80", "\xf4\x90\x80\x80", "\x80", "\xff", "\xc3\x28"};
+  static const char *const WHOLE[] = {"\xc2\x80", "\xed\x9f\xbf", "\xe0\xa0\x80", "\xf4\x8f\xbf\xbf", "\xef\xbf\xbf", "\xee\x80\x80"};
+  for (size_t i = 0; i < sizeof BROKEN / sizeof *BROKEN; i++) assert_false(takes_whole(f, "regex", "[^a]*", BROKEN[i]));
+  for (size_t i = 0; i < sizeof WHOLE / sizeof *WHOLE; i++) assert_true(takes_whole(f, "regex", "[^a]*", WHOLE[i]));
+}
+
+// --- keeping ------------------------------------------------------------------------------------------------------------------------
+
+static void test_kept_grammars(void **state) {
+  const fixture *f = *state;
+  need_library();
+  cairn_grammar *a = compile(f, "regex", "kept"), *b = compile(f, "regex", "kept"), *c = compile(f, "ebnf", "root ::= \"kept\"");
+  assert_ptr_equal(a, b);
+  assert_ptr_not_equal(a, c);
+  cairn_grammar_release(b);
+  cairn_grammar_release(c);
+  for (int i = 0; i < 100; i++) {
+    char text[32];
+    snprintf(text, sizeof text, "x{%d}", i);
+    cairn_grammar_release(compile(f, "regex", text));
+  }
+  int n;
+  assert_true(cairn_grammar_compiler_bytes(f->compiler, &n) > 0);
+  assert_true(n <= 32);
+  b = compile(f, "regex", "kept");
+  assert_ptr_not_equal(a, b);  // it had to go, but who holds it may use it
+  cairn_matcher *m;
+  assert_int_equal(cairn_matcher_create(a, NULL, 0, &m), CAIRN_OK);
+  cairn_grammar_release(a);
+  cairn_grammar_release(b);
+  assert_int_equal(take_text(m, "kept"), 4);
+  cairn_matcher_destroy(m);
+}
+
+// --- limits -------------------------------------------------------------------------------------------------------------------------
+
+static cairn_status check(const fixture *f, cairn_grammar_kind kind, const char *text) {
+  const cairn_grammar_source source = {.kind = kind, .text = text, .text_bytes = strlen(text)};
+  return cairn_grammar_check(f->context, &source);
+}
+
+static void test_limits(void **state) {
+  const fixture *f = *state;
+  const size_t n = 60000;
+  char *text = malloc(2 * n + 64);
+  assert_non_null(text);
+  memset(text, '(', n);
+  text[n] = 'a';
+  memset(text + n + 1, ')', n);
+  text[2 * n + 1] = 0;
+  assert_int_equal(check(f, CAIRN_GRAMMAR_REGEX, text), CAIRN_UNSUPPORTED);
+  memcpy(text, "root ::= ", 9);
+  text[n] = '(';
+  assert_int_equal(check(f, CAIRN_GRAMMAR_EBNF, text), CAIRN_UNSUPPORTED);
+  size_t at = 0;
+  for (size_t i = 0; i < 1000; i++) at += (size_t)sprintf(text + at, "{\"items\":");
+  at += (size_t)sprintf(text + at, "true");
+  for (size_t i = 0; i < 1000; i++) at += (size_t)sprintf(text + at, "}");
+  assert_int_equal(check(f, CAIRN_GRAMMAR_JSON_SCHEMA, text), CAIRN_UNSUPPORTED);
+  memset(text, 'a', 2 * n);
+  text[2 * n] = 0;
+  assert_int_equal(check(f, CAIRN_GRAMMAR_JSON_SCHEMA, text), CAIRN_INVALID_ARGUMENT);
+  free(text);
+}
+
+// 5,000 rules, each the next one.
+static void test_long_chain(void **state) {
+  const fixture *f = *state;
+  need_library();
+  char *text = malloc(200000);
+  assert_non_null(text);
+  size_t at = (size_t)sprintf(text, "root ::= r0\n");
+  for (int i = 0; i < 5000; i++) at += (size_t)sprintf(text + at, "r%d ::= \"a\" r%d\n", i, i + 1);
+  sprintf(text + at, "r5000 ::= \"b\"\n");
+  cairn_matcher *m = match(f, "ebnf", text);
+  assert_int_equal(take_text(m, "aaab"), 3);
+  cairn_matcher_destroy(m);
+  free(text);
+}
+
+// --- memory that fails ----------------------------------------------------------------------------------------------------------------
+
+typedef struct counting {
+  long long n_allocations, n_live, fail_at;  // 0 = none fails
+} counting;
+
+static void *count_alloc(void *self, size_t bytes, size_t align) {
+  counting *c = self;
+  if (++c->n_allocations == c->fail_at) return NULL;
+  const cairn_allocator *a = crn_default_allocator();
+  void *p = a->alloc(a->self, bytes, align);
+  c->n_live += p != NULL;
+  return p;
+}
+
+static void count_free(void *self, void *pointer, size_t bytes) {
+  counting *c = self;
+  const cairn_allocator *a = crn_default_allocator();
+  c->n_live -= pointer != NULL;
+  a->free(a->self, pointer, bytes);
+}
+
+// Everything that is made for a grammar. Gives the first failure.
+static cairn_status use_all(cairn_context *context, cairn_tokenizer *tokenizer, const cairn_grammar_source *source) {
+  cairn_grammar_compiler *compiler = NULL;
+  cairn_grammar *grammar = NULL;
+  cairn_matcher *m = NULL, *other = NULL;
+  uint32_t words[16];
+  bool accepted;
+  cairn_status status = cairn_grammar_compiler_create(context, tokenizer, 0, &compiler);
+  if (status == CAIRN_OK) status = cairn_grammar_compile(compiler, source, &grammar);
+  if (status == CAIRN_OK) status = cairn_matcher_create(grammar, (const int32_t[]){1, 2}, 2, &m);
+  if (status == CAIRN_OK) status = cairn_matcher_mask(m, words, 16, NULL);
+  if (status == CAIRN_OK) status = cairn_matcher_accept(m, '{', &accepted);
+  if (status == CAIRN_OK) status = cairn_matcher_fork(m, &other);
+  cairn_matcher_destroy(other);
+  cairn_matcher_destroy(m);
+  cairn_grammar_release(grammar);
+  cairn_grammar_compiler_release(compiler);
+  return status;
+}
+
+static void test_failing_memory(void **state) {
+  static const cairn_grammar_kind KINDS[] = {CAIRN_GRAMMAR_JSON_SCHEMA, CAIRN_GRAMMAR_EBNF, CAIRN_GRAMMAR_REGEX};
+  static const char *const TEXTS[] = {
+      "{\"type\":\"object\",\"properties\":{\"a\":{\"pattern\":\"^[a-c]+$\",\"maxLength\":3},\"n\":{\"minimum\":1.5,\"maximum\":7,\"type\":"
+      "\"number\"},"
+      "\"l\":{\"type\":\"array\",\"items\":{\"enum\":[1,2]},\"uniqueItems\":true}},\"additionalProperties\":{\"oneOf\":[{\"type\":\"null\"}"
+      ",{\"const\":3}]}}",
+      "root ::= \"{\" [a-z]+ b\nb ::= \"x\" | \"y\"", "\\{(a|bc)*[^x]\\p{Lu}"};
+  (void)state;
+  need_library();
+  for (size_t k = 0; k < sizeof KINDS / sizeof *KINDS; k++) {
+    counting c = {0};
+    const cairn_allocator allocator = {&c, count_alloc, count_free};
+    cairn_context_options options;
+    cairn_context *context;
+    cairn_tokenizer *tokenizer;
+    const cairn_grammar_source source = {.kind = KINDS[k], .text = TEXTS[k], .text_bytes = strlen(TEXTS[k])};
+    cairn_context_options_initialize(&options);
+    options.n_threads = 1;
+    options.allocator = &allocator;
+    assert_int_equal(cairn_context_create(&options, &context), CAIRN_OK);
+    assert_int_equal(cairn_tokenizer_open(context, CAIRN_TEST_DATA "/grammar/tokenizer.json", &tokenizer), CAIRN_OK);
+    const long long live = c.n_live;
+    cairn_status status = CAIRN_OUT_OF_MEMORY;
+    long long n = 0;
+    for (n = 1; status != CAIRN_OK; n++) {
+      c.n_allocations = 0;
+      c.fail_at = n;
+      status = use_all(context, tokenizer, &source);
+      if (status != CAIRN_OK && status != CAIRN_OUT_OF_MEMORY) fail_msg("allocation %lld: %s", n, cairn_last_error()->message);
+      assert_int_equal(c.n_live, live);
+    }
+    assert_true(n > 10);
+    c.fail_at = 0;
+    cairn_tokenizer_release(tokenizer);
+    cairn_context_release(context);
+    assert_int_equal(c.n_live, 0);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_cases),
+      cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_masks_of_schemas),
+      cmocka_unit_test(test_masks_of_cases),
+      cmocka_unit_test(test_mask_before_the_first_token),
+      cmocka_unit_test(test_stop_ids),
+      cmocka_unit_test(test_rollback),
+      cmocka_unit_test(test_forced),
+      cmocka_unit_test(test_characters),
+      cmocka_unit_test(test_kept_grammars),
+      cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_long_chain),
+      cmocka_unit_test(test_failing_memory),
+  };
+  return cmocka_run_group_tests_name("grammars", tests, setup, teardown);
+}

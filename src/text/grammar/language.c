@@ -1,0 +1,389 @@
+// Texts that are in several languages and not in others. A single pattern is used as it stands. Where that does not do, the patterns
+// become automata over characters, which are walked together; the walk is written as rules, one for each state.
+#include <string.h>
+
+#include "text/grammar/schema.h"
+
+enum { MAX_PLACES = 4000, MAX_STATES = 3000, MAX_CLASSES = 400, MAX_LANGUAGES = 24, LONG = 256 };
+
+// --- lengths ------------------------------------------------------------------------------------------------------------------
+
+static size_t characters(const char *text, size_t bytes) {
+  size_t n = 0;
+  for (size_t i = 0; i < bytes; i++) n += ((unsigned char)text[i] & 0xC0) != 0x80;
+  return n;
+}
+
+void crn_language_lengths(const crn_node *node, int64_t *min, int64_t *max) {
+  int64_t a, b;
+  *min = *max = 0;
+  switch (node->kind) {
+    case CRN_NODE_SET:
+      *min = *max = 1;
+      return;
+    case CRN_NODE_TEXT:
+      *min = *max = (int64_t)characters(node->text, node->n);
+      return;
+    case CRN_NODE_ALL:
+      for (size_t i = 0; i < node->n; i++) {
+        crn_language_lengths(node->items[i], &a, &b);
+        *min += a;
+        *max = b < 0 || *max < 0 ? -1 : *max + b;
+      }
+      return;
+    case CRN_NODE_ANY:
+      for (size_t i = 0; i < node->n; i++) {
+        crn_language_lengths(node->items[i], &a, &b);
+        if (!i || a < *min) *min = a;
+        *max = i && (b < 0 || *max < 0) ? -1 : !i || b > *max ? b : *max;
+      }
+      return;
+    case CRN_NODE_REPEAT:
+      crn_language_lengths(node->items[0], &a, &b);
+      *min = a * node->min;
+      *max = b == 0 ? 0 : b < 0 || node->max < 0 ? -1 : b * node->max;
+      return;
+    default:
+      return;
+  }
+}
+
+// --- places: a pattern as an automaton that may be in several places at once ------------------------------------------------------
+
+typedef struct place {
+  crn_set set;      ///< characters that lead on; n 0 = none
+  int32_t next;     ///< where they lead
+  int32_t also[2];  ///< places one is in at the same time; -1 = none
+} place;
+
+typedef struct language {
+  CRN_VEC(place) places;
+  int32_t start, end;
+  bool is_without;
+} language;
+
+typedef struct walk {
+  crn_rules *rules;
+  language languages[MAX_LANGUAGES];
+  size_t n_languages;
+  crn_range classes[MAX_CLASSES];  ///< characters that no language tells apart
+  size_t n_classes;
+  size_t n_words;  ///< of a state: a bit for each place of each language, and the length
+  int64_t min, max;
+  CRN_VEC(uint64_t *) states;
+  const char *failure;
+} walk;
+
+static int32_t add_place(walk *w, language *l, place p) {
+  if (w->failure) return 0;
+  if (l->places.size >= MAX_PLACES) {
+    w->failure = "a pattern is too large to be combined with others or with lengths";
+    return 0;
+  }
+  cairn_status status = crn_vec_push(w->rules->allocator, &l->places, p);
+  if (status != CAIRN_OK) {
+    crn_rules_fail(w->rules, status);
+    w->failure = "no memory";
+    return 0;
+  }
+  return (int32_t)l->places.size - 1;
+}
+
+// Adds places from which a text of the node leads to `to`; gives the first.
+static int32_t build(walk *w, language *l, const crn_node *node, int32_t to);
+
+static int32_t build_text(walk *w, language *l, const crn_node *node, int32_t to) {
+  for (const char *p = node->text + node->n; p > node->text && !w->failure;) {
+    const char *end = p;
+    uint32_t code;
+    bool valid;
+    do p--;
+    while (p > node->text && ((unsigned char)*p & 0xC0) == 0x80);
+    crn_utf8_decode(p, end, &code, &valid);
+    to = add_place(w, l, (place){.set = crn_set_one(w->rules, code, code), .next = to, .also = {-1, -1}});
+  }
+  return to;
+}
+
+static int32_t build_repeat(walk *w, language *l, const crn_node *node, int32_t to) {
+  const crn_node *item = node->items[0];
+  if (node->max < 0) {
+    int32_t loop = add_place(w, l, (place){.also = {to, -1}});
+    int32_t inside = build(w, l, item, loop);
+    if (!w->failure) l->places.items[loop].also[1] = inside;
+    to = loop;
+  } else {
+    int32_t end = to;
+    for (int64_t i = node->min; i < node->max && !w->failure; i++) {
+      int32_t inside = build(w, l, item, to);
+      to = add_place(w, l, (place){.also = {inside, end}});
+    }
+  }
+  for (int64_t i = 0; i < node->min && !w->failure; i++) to = build(w, l, item, to);
+  return to;
+}
+
+static int32_t build(walk *w, language *l, const crn_node *node, int32_t to) {
+  if (w->failure) return 0;
+  switch (node->kind) {
+    case CRN_NODE_SET:
+      return add_place(w, l, (place){.set = node->set, .next = to, .also = {-1, -1}});
+    case CRN_NODE_TEXT:
+      return build_text(w, l, node, to);
+    case CRN_NODE_REPEAT:
+      return build_repeat(w, l, node, to);
+    case CRN_NODE_ALL:
+      for (size_t i = node->n; i-- > 0;) to = build(w, l, node->items[i], to);
+      return to;
+    case CRN_NODE_ANY: {
+      int32_t first = add_place(w, l, (place){.also = {-1, -1}});
+      for (size_t i = 0; i < node->n && !w->failure; i++) {
+        int32_t branch = build(w, l, node->items[i], to);
+        first = add_place(w, l, (place){.also = {branch, first}});
+      }
+      return first;
+    }
+    case CRN_NODE_NEVER:
+      return add_place(w, l, (place){.also = {-1, -1}});
+    default:
+      return to;
+  }
+}
+
+// --- characters that are not told apart -------------------------------------------------------------------------------------------
+
+static void cut(walk *w, uint32_t at) {
+  for (size_t i = 0; i < w->n_classes; i++) {
+    crn_range *c = &w->classes[i];
+    if (at <= c->first || at > c->last) continue;
+    if (w->n_classes == MAX_CLASSES) {
+      w->failure = "patterns tell too many kinds of characters apart to be combined";
+      return;
+    }
+    memmove(c + 1, c, (w->n_classes - i) * sizeof *c);
+    w->n_classes++;
+    c[0].last = at - 1;
+    c[1].first = at;
+    return;
+  }
+}
+
+static void find_classes(walk *w) {
+  w->n_classes = crn_set_all.n;
+  memcpy(w->classes, crn_set_all.ranges, crn_set_all.n * sizeof *w->classes);
+  for (size_t i = 0; i < w->n_languages; i++) {
+    const language *l = &w->languages[i];
+    for (size_t k = 0; k < l->places.size && !w->failure; k++) {
+      crn_set set = l->places.items[k].set;
+      for (size_t j = 0; j < set.n; j++) {
+        cut(w, set.ranges[j].first);
+        if (set.ranges[j].last < CRN_MAX_CODE) cut(w, set.ranges[j].last + 1);
+      }
+    }
+  }
+}
+
+// --- walking ----------------------------------------------------------------------------------------------------------------------
+
+static bool has(const uint64_t *bits, int32_t i) { return bits[i / 64] >> i % 64 & 1; }
+
+static void enter(const language *l, uint64_t *bits, int32_t at) {
+  while (at >= 0 && !has(bits, at)) {
+    bits[at / 64] |= 1ull << at % 64;
+    enter(l, bits, l->places.items[at].also[0]);
+    at = l->places.items[at].also[1];
+  }
+}
+
+static size_t words_of(const language *l) { return (l->places.size + 63) / 64; }
+
+static uint64_t *new_state(walk *w) {
+  uint64_t *state = NULL;
+  cairn_status status = crn_arena_array(&w->rules->arena, w->n_words, sizeof *state, &state);
+  if (status != CAIRN_OK) crn_rules_fail(w->rules, status);
+  return status == CAIRN_OK ? state : NULL;
+}
+
+// The number of a state, which is added when it is new; -1 when no text of it can be one.
+static int32_t number_of(walk *w, uint64_t *state) {
+  for (size_t i = 0; i < w->states.size; i++) {
+    if (!memcmp(w->states.items[i], state, w->n_words * sizeof *state)) return (int32_t)i;
+  }
+  if (w->states.size >= MAX_STATES) {
+    w->failure = "patterns, lengths and exceptions together are too large";
+    return -1;
+  }
+  cairn_status status = crn_vec_push(w->rules->allocator, &w->states, state);
+  if (status != CAIRN_OK) crn_rules_fail(w->rules, status);
+  return status == CAIRN_OK ? (int32_t)w->states.size - 1 : -1;
+}
+
+// The length is kept in the last word as far as it matters.
+static bool step(walk *w, const uint64_t *from, uint32_t code, uint64_t *to) {
+  const uint64_t *in = from;
+  uint64_t *out = to;
+  uint64_t length = from[w->n_words - 1];
+  if (w->max >= 0 && length >= (uint64_t)w->max) return false;
+  uint64_t cap = (uint64_t)(w->max >= 0 ? w->max : w->min);
+  for (size_t i = 0; i < w->n_languages; i++) {
+    const language *l = &w->languages[i];
+    bool is_alive = false;
+    for (int32_t k = 0; k < (int32_t)l->places.size; k++) {
+      const place *p = &l->places.items[k];
+      if (!has(in, k) || !p->set.n || !crn_set_has(p->set, code)) continue;
+      enter(l, out, p->next);
+      is_alive = true;
+    }
+    if (!is_alive && !l->is_without) return false;
+    in += words_of(l);
+    out += words_of(l);
+  }
+  *out = length < cap ? length + 1 : cap;
+  return true;
+}
+
+static bool is_final(const walk *w, const uint64_t *state) {
+  if (state[w->n_words - 1] < (uint64_t)w->min) return false;
+  for (size_t i = 0; i < w->n_languages; i++) {
+    if (has(state, w->languages[i].end) == w->languages[i].is_without) return false;
+    state += words_of(&w->languages[i]);
+  }
+  return true;
+}
+
+// The rule of a state: characters that lead to one state are one set.
+static const crn_node *state_node(walk *w, size_t at, int32_t first_rule) {
+  crn_rules *r = w->rules;
+  int32_t targets[MAX_CLASSES];
+  uint64_t *to = new_state(w);
+  crn_node_vec choices = {0};
+  for (size_t c = 0; c < w->n_classes && !crn_rules_failed(r) && !w->failure; c++) {
+    memset(to, 0, w->n_words * sizeof *to);
+    targets[c] = step(w, w->states.items[at], w->classes[c].first, to) ? number_of(w, to) : -1;
+    if (targets[c] >= 0 && targets[c] == (int32_t)w->states.size - 1 && w->states.items[targets[c]] == to) to = new_state(w);
+  }
+  if (crn_rules_failed(r) || w->failure) return crn_node_empty();
+  if (is_final(w, w->states.items[at])) crn_nodes_add(r, &choices, crn_node_empty());
+  for (size_t c = 0; c < w->n_classes; c++) {
+    crn_range ranges[MAX_CLASSES];
+    size_t n = 0;
+    int32_t target = targets[c];
+    if (target < 0) continue;
+    for (size_t k = c; k < w->n_classes; k++) {
+      if (targets[k] != target) continue;
+      ranges[n++] = w->classes[k];
+      targets[k] = -1;
+    }
+    const crn_node *next = crn_node_rule(r, first_rule + target);
+    crn_nodes_add(r, &choices, CRN_ALL(r, crn_form_written_set(r, crn_set_make(r, ranges, n)), next));
+  }
+  return crn_nodes_any(r, &choices);
+}
+
+static const crn_node *walk_all(walk *w) {
+  crn_rules *r = w->rules;
+  uint64_t *start = new_state(w), *at = start;
+  for (size_t i = 0; start && i < w->n_languages; i++) {
+    enter(&w->languages[i], at, w->languages[i].start);
+    at += words_of(&w->languages[i]);
+  }
+  if (start) number_of(w, start);
+  int32_t first = (int32_t)r->bodies.size;
+  // Rules are made as states are met, so that the rule of a state is its number behind the first.
+  for (size_t i = 0; i < w->states.size && !crn_rules_failed(r) && !w->failure; i++) {
+    const crn_node *body = state_node(w, i, first);
+    while (r->bodies.size < (size_t)first + w->states.size && !crn_rules_failed(r)) crn_rule_new(r);
+    crn_rule_set(r, first + (int32_t)i, body);
+  }
+  return crn_rules_failed(r) ? crn_node_empty() : crn_node_rule(r, first);
+}
+
+static void close_walk(walk *w) {
+  for (size_t i = 0; i < w->n_languages; i++) crn_vec_free(w->rules->allocator, &w->languages[i].places);
+  crn_vec_free(w->rules->allocator, &w->states);
+  crn_free(w->rules->allocator, w, sizeof *w);
+}
+
+static void add_language(walk *w, const crn_node *node, bool is_without) {
+  if (w->n_languages == MAX_LANGUAGES) {
+    w->failure = "too many patterns and exceptions for one text";
+    return;
+  }
+  language *l = &w->languages[w->n_languages++];
+  l->is_without = is_without;
+  l->end = add_place(w, l, (place){.also = {-1, -1}});
+  l->start = build(w, l, node, l->end);
+  w->n_words += words_of(l);
+}
+
+static const crn_node *combine(crn_rules *r, const crn_node *const *with, size_t n_with, const crn_node *const *without, size_t n_without,
+                               int64_t min, int64_t max) {
+  walk *w;
+  cairn_status status = crn_alloc_zero(r->allocator, sizeof *w, &w);
+  if (status != CAIRN_OK) return crn_rules_fail(r, status);
+  w->rules = r;
+  w->min = min;
+  w->max = max;
+  w->n_words = 1;
+  for (size_t i = 0; i < n_with && !w->failure; i++) add_language(w, with[i], false);
+  // Words and patterns that are left out are one language: what is in none of them.
+  if (n_without && !w->failure) add_language(w, crn_node_any(r, without, n_without), true);
+  if (!w->failure) find_classes(w);
+  const crn_node *node = w->failure || crn_rules_failed(r) ? crn_node_empty() : walk_all(w);
+  if (w->failure && !crn_rules_failed(r)) crn_rules_fail(r, CRN_FAIL(UNSUPPORTED, "%s", w->failure));
+  close_walk(w);
+  return crn_rules_failed(r) ? crn_node_empty() : node;
+}
+
+bool crn_language_has(crn_rules *r, const crn_node *node, const char *text, size_t bytes) {
+  walk *w;
+  bool is_in = true;
+  if (crn_rules_failed(r)) return false;
+  cairn_status status = crn_alloc_zero(r->allocator, sizeof *w, &w);
+  if (status != CAIRN_OK) {
+    crn_rules_fail(r, status);
+    return false;
+  }
+  w->rules = r;
+  w->max = -1;
+  w->n_words = 1;
+  add_language(w, node, false);
+  uint64_t *from = w->failure ? NULL : new_state(w), *to = w->failure ? NULL : new_state(w);
+  if (from && to) enter(&w->languages[0], from, w->languages[0].start);
+  for (const char *p = text; from && to && is_in && p < text + bytes;) {
+    uint32_t code;
+    bool valid;
+    p += crn_utf8_decode(p, text + bytes, &code, &valid);
+    memset(to, 0, w->n_words * sizeof *to);
+    is_in = step(w, from, code, to);
+    uint64_t *swap = from;
+    from = to;
+    to = swap;
+  }
+  is_in = from && to && is_in && is_final(w, from);
+  if (w->failure && !crn_rules_failed(r)) crn_rules_fail(r, CRN_FAIL(UNSUPPORTED, "%s", w->failure));
+  close_walk(w);
+  return is_in && !crn_rules_failed(r);
+}
+
+// A pattern that is one repeated character takes lengths into its own count.
+static const crn_node *fit(crn_rules *r, const crn_node *node, int64_t min, int64_t max) {
+  int64_t least, most;
+  crn_language_lengths(node, &least, &most);
+  if (least >= min && (max < 0 || (most >= 0 && most <= max))) return node;
+  if (node->kind != CRN_NODE_REPEAT || node->items[0]->kind != CRN_NODE_SET) return NULL;
+  int64_t low = node->min > min ? node->min : min, high = node->max < 0 ? max : max < 0 || node->max < max ? node->max : max;
+  return high >= 0 && low > high ? crn_node_never() : crn_node_repeat(r, node->items[0], low, high);
+}
+
+const crn_node *crn_language_node(crn_rules *r, const crn_node *const *with, size_t n_with, const crn_node *const *without,
+                                  size_t n_without, int64_t min, int64_t max) {
+  if (crn_rules_failed(r)) return crn_node_empty();
+  if (n_with == 1 && !n_without) {
+    const crn_node *node = fit(r, with[0], min, max);
+    if (node) return crn_form_written(r, node);
+  }
+  // Each length is a state of its own. A smaller bound than the one asked for only leaves long texts out.
+  if (max > LONG && max > min) max = min > LONG ? min : LONG;
+  return combine(r, with, n_with, without, n_without, min, max);
+}

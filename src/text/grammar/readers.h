@@ -1,0 +1,28 @@
+/// Readers: from the text of a grammar to rules. Each fails with the place in the text.
+#ifndef CRN_TEXT_GRAMMAR_READERS_H
+#define CRN_TEXT_GRAMMAR_READERS_H
+
+#include "base/json.h"
+#include "text/grammar/rules.h"
+
+/// Where a place in a text is: "line 2, column 7".
+typedef struct crn_place {
+  size_t line, column;
+} crn_place;
+crn_place crn_place_of(const char *text, size_t bytes, size_t at);
+
+/// A regular expression of the ECMAScript kind, without what no grammar can say: \b, lookaround, backreferences, flags.
+/// `what` names it in messages. The whole text must match when `whole`, else any part of it.
+const crn_node *crn_regex_read(crn_rules *r, const char *pattern, size_t bytes, const char *what, bool whole);
+
+/// EBNF as llama.cpp and xgrammar write it: `name ::= …`, "…", […], (…), |, * + ? {m,n}, `.`, # comments. The start is `root`.
+/// Adds its rules; rule 0 is the start.
+void crn_bnf_read(crn_rules *r, const char *text, size_t bytes);
+
+/// A JSON Schema; `compact` leaves no white space.
+void crn_schema_read(crn_rules *r, const char *text, size_t bytes, bool compact);
+
+/// Any JSON value.
+void crn_json_read_any(crn_rules *r, bool compact);
+
+#endif

@@ -1,0 +1,80 @@
+"""Guided text on the command line: --json-schema, --grammar, --regex and --any-json of cairn generate, chat and llm-runner."""
+
+import json
+import os
+import re
+import unittest
+
+import cli
+
+MODEL = os.path.join(os.environ.get("CAIRN_SHARED_DATA", ""), "models", "tiny-qwen3-macos")
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 9}, "b": {"enum": ["x", "y"]}},
+    "required": ["a", "b"],
+}
+
+
+@unittest.skipUnless(os.path.isdir(MODEL), "the public model is not there (CAIRN_SHARED_DATA)")
+class GuidedTest(cli.CliTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        done = cli.subprocess.run([cli.PROGRAM, "generate", MODEL, "--prompt", "hi", "--regex", "a", "-n", "3"], capture_output=True)
+        if b"this build has none" in done.stderr:
+            raise unittest.SkipTest("this build has no guided generation")
+
+    def test_schema(self):
+        path = self.write("schema.json", json.dumps(SCHEMA))
+        for schema in (path, json.dumps(SCHEMA)):
+            for more in ((), ("--temperature", "1", "--seed", "3"), ("--engine", "pipelined"), ("--compact-json",)):
+                out = self.json("generate", MODEL, "--prompt", "hi", "--json-schema", schema, "--json", *more)
+                document = json.loads(out["text"])
+                self.assertEqual(list(document), ["a", "b"])
+                self.assertIn(document["a"], range(10))
+                self.assertIn(document["b"], ("x", "y"))
+                self.assertTrue(out["guide"]["complete"])
+                if more == ("--compact-json",):
+                    self.assertNotIn(" ", out["text"])
+
+    def test_grammar_and_regex(self):
+        path = self.write("rules.gbnf", 'root ::= word (" " word){2}\nword ::= "a" | "bc"\n')
+        text, _ = self.cairn("generate", MODEL, "--prompt", "hi", "--grammar", path, "-q")
+        self.assertRegex(text, r"^(a|bc) (a|bc) (a|bc)\n$")
+        text, _ = self.cairn("generate", MODEL, "--prompt", "hi", "--regex", "[0-9]{3}-[A-F]", "-q")
+        self.assertRegex(text, r"^[0-9]{3}-[A-F]\n$")
+
+    def test_incomplete_is_told(self):
+        _, err = self.cairn("generate", MODEL, "--prompt", "hi", "--json-schema", json.dumps(SCHEMA), "-n", "2", "-q")
+        self.assertIn("the guided text is not complete (max_tokens)", err)
+        out = self.json("generate", MODEL, "--prompt", "hi", "--json-schema", json.dumps(SCHEMA), "-n", "2", "--json", "-q")
+        self.assertFalse(out["guide"]["complete"])
+
+    def test_refusals(self):
+        start = ("generate", MODEL, "--prompt", "hi")
+        self.assertIn("'[' without ']' at byte 1", self.fails(*start, "--regex", "[", code=1))
+        self.assertIn("#/uniqueItems", self.fails(*start, "--json-schema", '{"type":"array","uniqueItems":true}', code=1))
+        self.assertIn("line 1", self.fails(*start, "--json-schema", "{", code=1))
+        self.assertIn("line 1, column 10", self.fails(*start, "--grammar", self.write("bad.gbnf", 'root ::= "a'), code=1))
+        self.assertIn("no-such-file", self.fails(*start, "--json-schema", "no-such-file", code=1))
+        self.assertIn("only one of", self.fails(*start, "--regex", "a", "--any-json", code=64))
+        self.assertIn("--compact-json belongs to", self.fails(*start, "--regex", "a", "--compact-json", code=64))
+        tokens = self.write("tokens.json", '{"tokens":[1]}')
+        self.assertIn("--force gives the tokens", self.fails(*start, "--regex", "a", "--force", tokens, code=64))
+
+    def test_chat(self):
+        out, _ = self.cairn("chat", MODEL, "--regex", "(yes|no)", "--reasoning", "show", stdin="one\ntwo\n")
+        self.assertRegex(out, r"^(yes|no)\n(yes|no)\n$")
+
+    def test_llm_runner(self):
+        runner = os.path.join(os.path.dirname(cli.PROGRAM), "llm-runner")
+        if not os.path.exists(runner):
+            self.skipTest("llm-runner is not beside the program")
+        out, _ = self.cairn("--model", MODEL, "--prompt", "hi", "--json-schema", json.dumps(SCHEMA), "--max-tokens", "60", program=runner)
+        found = re.search(r"\{\s*\"a\".*?\}", out, re.S)
+        self.assertIsNotNone(found, out)
+        self.assertEqual(list(json.loads(found.group())), ["a", "b"])
+
+
+if __name__ == "__main__":
+    unittest.main()

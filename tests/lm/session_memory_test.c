@@ -1,0 +1,208 @@
+/// Every allocation of forks, files, caches, overflow and loaders fails once: it is told, nothing leaks, and what comes next is right.
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "cairn/session.h"
+#include "lm.h"
+
+#define FORMS CAIRN_TEST_DATA "/llm-forms/"
+
+typedef struct counting {
+  atomic_llong n_allocations, n_live, fail_at;
+} counting;
+
+static void *count_alloc(void *self, size_t bytes, size_t align) {
+  counting *c = self;
+  if (atomic_fetch_add(&c->n_allocations, 1) + 1 == atomic_load(&c->fail_at)) return NULL;
+  const cairn_allocator *a = crn_default_allocator();
+  void *p = a->alloc(a->self, bytes, align);
+  if (p) atomic_fetch_add(&c->n_live, 1);
+  return p;
+}
+
+static void count_free(void *self, void *pointer, size_t bytes) {
+  counting *c = self;
+  const cairn_allocator *a = crn_default_allocator();
+  if (pointer) atomic_fetch_sub(&c->n_live, 1);
+  a->free(a->self, pointer, bytes);
+}
+
+static char g_folder[64], g_file[96], g_cache[96];
+
+static void fill(int32_t *tokens, int64_t n) {
+  uint32_t seed = 77;
+  for (int64_t i = 0; i < n; i++) {
+    seed = seed * 1664525u + 1013904223u;
+    tokens[i] = (int32_t)((seed >> 8) % 40);
+  }
+}
+
+static cairn_status generate(cairn_llm *llm, int64_t n, cairn_overflow_kind kind, int32_t *out_tokens) {
+  int32_t prompt[80];
+  cairn_generation *g;
+  cairn_generation_info info;
+  fill(prompt, n);
+  const cairn_generate_options o = {
+      .tokens = prompt, .n_tokens = (size_t)n, .max_tokens = 8, .ignore_eos = true, .overflow = {.kind = kind}};
+  cairn_status status = cairn_llm_generate(llm, &o, &g);
+  if (g) cairn_generation_get(g, &info);
+  if (status == CAIRN_OK) memcpy(out_tokens, info.tokens, 8 * sizeof *out_tokens);
+  cairn_generation_destroy(g);
+  return status;
+}
+
+// --- what is tried ------------------------------------------------------------------------------------------------------
+
+typedef cairn_status (*operation)(cairn_llm *llm, int32_t *out_tokens);
+
+static cairn_status try_fork(cairn_llm *llm, int32_t *out_tokens) {
+  cairn_llm *fork;
+  CRN_TRY(cairn_llm_fork(llm, -1, &fork));
+  cairn_status status = generate(fork, 70, CAIRN_OVERFLOW_REFUSE, out_tokens);
+  cairn_llm_close(fork);
+  return status;
+}
+
+static cairn_status try_sequence(cairn_llm *llm, int32_t *out_tokens) {
+  cairn_llm *other;
+  CRN_TRY(cairn_llm_create_sequence(llm, &other));
+  cairn_status status = generate(other, 70, CAIRN_OVERFLOW_REFUSE, out_tokens);
+  cairn_llm_close(other);  // parks it
+  return status;
+}
+
+static cairn_status try_file(cairn_llm *llm, int32_t *out_tokens) {
+  cairn_llm *other;
+  CRN_TRY(cairn_llm_save(llm, g_file));
+  CRN_TRY(cairn_llm_create_sequence(llm, &other));
+  cairn_status status = cairn_llm_restore(other, g_file);
+  if (status != CAIRN_OK) {
+    int64_t n;
+    cairn_llm_history(other, &n);
+    assert_int_equal(n, 0);
+  }
+  if (status == CAIRN_OK) status = generate(other, 70, CAIRN_OVERFLOW_REFUSE, out_tokens);
+  cairn_llm_close(other);
+  return status;
+}
+
+static cairn_status try_prefix(cairn_llm *llm, int32_t *out_tokens) {
+  CRN_TRY(cairn_llm_register_prefix(llm, -1));
+  return try_sequence(llm, out_tokens);
+}
+
+static cairn_status try_disk(cairn_llm *llm, int32_t *out_tokens) {
+  CRN_TRY(cairn_llm_reset(llm, 0));
+  return generate(llm, 70, CAIRN_OVERFLOW_REFUSE, out_tokens);
+}
+
+static cairn_status try_slide(cairn_llm *llm, int32_t *out_tokens) { return generate(llm, 78, CAIRN_OVERFLOW_SLIDE, out_tokens); }
+
+static void check(const char *model, const cairn_llm_options *options, operation try, const char *name) {
+  counting c = {0};
+  cairn_context *context;
+  const cairn_allocator allocator = {&c, count_alloc, count_free};
+  const cairn_context_options o = {.allocator = &allocator, .n_threads = 1};
+  int32_t golden[8], tokens[8];
+  cairn_llm *llm;
+  int n_failed = 0;
+  LM_OK(cairn_context_create(&o, &context));
+  for (long long k = 0;; k++) {
+    // A fresh engine, so that everything is made again.
+    LM_OK(cairn_llm_open(context, model, options, &llm));
+    LM_OK(generate(llm, 30, CAIRN_OVERFLOW_REFUSE, tokens));
+    atomic_store(&c.fail_at, k ? atomic_load(&c.n_allocations) + k : 0);
+    cairn_status status = try(llm, k ? tokens : golden);
+    const bool was_reached = atomic_load(&c.n_allocations) >= atomic_load(&c.fail_at);
+    atomic_store(&c.fail_at, 0);
+    if (status != CAIRN_OK) {
+      lm_expect(status, CAIRN_OUT_OF_MEMORY, "");
+      n_failed++;
+      LM_OK(try(llm, tokens));
+    }
+    if (k) assert_memory_equal(tokens, golden, sizeof tokens);
+    cairn_llm_close(llm);
+    if (k && !was_reached) break;
+  }
+  print_message("%s, %s: %d allocations failed one by one\n", strrchr(model, '/') + 1, name, n_failed);
+  assert_true(n_failed > 3);
+  cairn_context_release(context);
+  assert_int_equal(atomic_load(&c.n_live), 0);
+}
+
+static void check_all(const char *model, cairn_llm_options options) {
+  check(model, &options, try_fork, "fork");
+  check(model, &options, try_file, "file");
+  check(model, &options, try_slide, "slide");
+  options.prefix_bytes = 64 << 20;
+  check(model, &options, try_prefix, "prefix");
+  options.prefix_bytes = 0;
+  options.prompt_cache = g_cache;
+  check(model, &options, try_disk, "prompt cache");
+}
+
+static void test_dynamic(void **state) {
+  (void)state;
+  check_all(FORMS "lm_dynamic", (cairn_llm_options){.kv_capacity = 8});
+}
+
+static void test_paged(void **state) {
+  (void)state;
+  check_all(FORMS "lm_dynamic", (cairn_llm_options){.kv = "paged", .prefill_chunk = 16});
+}
+
+static void test_hybrid(void **state) {
+  (void)state;
+  check_all(FORMS "lm_hybrid", (cairn_llm_options){.snapshot_interval = 16});
+}
+
+static void test_loader(void **state) {
+  (void)state;
+  counting c = {0};
+  cairn_context *context;
+  const cairn_allocator allocator = {&c, count_alloc, count_free};
+  const cairn_context_options o = {.allocator = &allocator, .n_threads = 1};
+  const cairn_llm_options options = {.kv = "growing", .engine = "sequential"};
+  int n_failed = 0;
+  LM_OK(cairn_context_create(&o, &context));
+  const long long live = atomic_load(&c.n_live);
+  for (long long k = 1;; k += k < 30 ? 1 : 41) {
+    cairn_llm_loader *loader = NULL;
+    atomic_store(&c.fail_at, atomic_load(&c.n_allocations) + k);
+    cairn_status status = cairn_llm_loader_open(context, FORMS "lm_dynamic", &options, true, &loader);
+    atomic_store(&c.fail_at, 0);
+    if (status != CAIRN_OK) {
+      lm_expect(status, CAIRN_OUT_OF_MEMORY, "");
+      assert_null(loader);
+      n_failed++;
+    }
+    cairn_llm_loader_release(loader);
+    assert_int_equal(atomic_load(&c.n_live), live);
+    if (status == CAIRN_OK) break;
+  }
+  assert_true(n_failed > 10);
+  cairn_context_release(context);
+}
+
+static int remove_folder(void **state) {
+  (void)state;
+  char command[128];
+  snprintf(command, sizeof command, "rm -rf '%s'", g_folder);
+  return system(command);
+}
+
+static int make_folder(void **state) {
+  (void)state;
+  snprintf(g_folder, sizeof g_folder, "/tmp/cairn-memory-XXXXXX");
+  if (!mkdtemp(g_folder)) return 1;
+  snprintf(g_file, sizeof g_file, "%s/session", g_folder);
+  snprintf(g_cache, sizeof g_cache, "%s/cache", g_folder);
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_dynamic), cmocka_unit_test(test_paged), cmocka_unit_test(test_hybrid),
+                                     cmocka_unit_test(test_loader)};
+  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

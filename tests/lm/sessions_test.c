@@ -1,0 +1,367 @@
+/// Saved and restored sequences: equal to fresh engines, and refused by name when they are damaged or of something else.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "cairn/session.h"
+#include "engines/llm/internal.h"
+#include "engines/llm/rows.h"
+#include "lm.h"
+
+#define FORMS CAIRN_TEST_DATA "/llm-forms/"
+
+static cairn_context *g_context;
+static char g_folder[64], g_file[96];
+
+static const char *const kModels[] = {LM_MODELS "tiny-qwen3-macos",
+                                      LM_MODELS "tiny-mistral-macos",
+                                      LM_MODELS "tiny-gpt_oss-macos",
+                                      LM_MODELS "tiny-qwen3_untied-ios",
+                                      LM_MODELS "tiny-qwen3_vl-vlm",
+                                      LM_MODELS "tiny-gemma3-macos",
+                                      LM_MODELS "mlx-llama-b1",
+                                      FORMS "lm_host_cache/model.aimodel",
+                                      FORMS "lm_two_functions",
+                                      FORMS "lm_four_states",
+                                      FORMS "lm_hybrid",
+                                      FORMS "lm_dynamic"};
+enum { N_MODELS = sizeof kModels / sizeof *kModels };
+
+static bool is_there(const char *path) { return access(path, R_OK) == 0; }
+
+static cairn_llm *open_model(const char *path, const cairn_llm_options *options) {
+  cairn_llm *llm;
+  LM_OK(cairn_llm_open(g_context, path, options, &llm));
+  return llm;
+}
+
+static void fill(int32_t *tokens, int64_t n, uint32_t seed) {
+  for (int64_t i = 0; i < n; i++) {
+    seed = seed * 1664525u + 1013904223u;
+    tokens[i] = (int32_t)((seed >> 8) % 40);
+  }
+}
+
+typedef struct result {
+  int32_t tokens[64];
+  int64_t n, hit;
+} result;
+
+static result generate(cairn_llm *llm, const int32_t *tokens, int64_t n, int64_t max_tokens) {
+  result r = {.n = 0};
+  cairn_generation *g;
+  cairn_generation_info info;
+  const cairn_generate_options options = {.tokens = tokens, .n_tokens = (size_t)n, .max_tokens = max_tokens, .ignore_eos = true};
+  LM_OK(cairn_llm_generate(llm, &options, &g));
+  cairn_generation_get(g, &info);
+  r.n = (int64_t)info.n_tokens;
+  memcpy(r.tokens, info.tokens, info.n_tokens * sizeof *info.tokens);
+  r.hit = info.prefix_hit;
+  cairn_generation_destroy(g);
+  return r;
+}
+
+static void same_tokens(const char *what, const result *a, const result *b) {
+  if (a->n != b->n || memcmp(a->tokens, b->tokens, (size_t)a->n * sizeof *a->tokens) != 0) fail_msg("%s: other tokens", what);
+}
+
+static int64_t held(const cairn_llm *llm) {
+  int64_t n;
+  cairn_llm_history(llm, &n);
+  return n;
+}
+
+// --- there and back ---------------------------------------------------------------------------------------------------
+
+static void check_round(const char *path, const cairn_llm_options *saver, const cairn_llm_options *restorer) {
+  int32_t tokens[50];
+  fill(tokens, 50, 1);
+  cairn_llm *llm = open_model(path, saver);
+  generate(llm, tokens, 30, 5);
+  LM_OK(cairn_llm_save(llm, g_file));
+  result expected = generate(llm, tokens, 50, 8);  // parts from what was held at token 30
+  cairn_llm_close(llm);
+  llm = open_model(path, restorer);
+  fill(tokens, 10, 2);
+  generate(llm, tokens, 10, 3);  // something else is there before
+  fill(tokens, 50, 1);
+  LM_OK(cairn_llm_restore(llm, g_file));
+  assert_int_equal(held(llm), 34);
+  result r = generate(llm, tokens, 50, 8);
+  assert_true(r.hit >= 20);
+  same_tokens(path, &r, &expected);
+  cairn_llm_close(llm);
+}
+
+static void test_round_trips(void **state) {
+  (void)state;
+  for (int i = 0; i < N_MODELS; i++) {
+    if (is_there(kModels[i])) check_round(kModels[i], NULL, NULL);
+  }
+}
+
+// Rows are the same whatever storage they lie in.
+static void test_storages(void **state) {
+  (void)state;
+  static const cairn_llm_options kOptions[] = {
+      {.kv = "growing", .kv_capacity = 8}, {.kv = "fixed"}, {.kv = "paged", .kv_page = 64}, {.kv = "growing", .engine = "pipelined"}};
+  const char *path = FORMS "lm_dynamic";
+  for (int a = 0; a < 4; a++) {
+    for (int b = 0; b < 4; b++) check_round(path, &kOptions[a], &kOptions[b]);
+  }
+  lm_need(LM_MODELS "tiny-qwen3-macos");
+  for (int a = 0; a < 4; a++) check_round(LM_MODELS "tiny-qwen3-macos", &kOptions[a], &kOptions[(a + 1) % 4]);
+}
+
+static void test_empty(void **state) {
+  (void)state;
+  int32_t tokens[10];
+  fill(tokens, 10, 3);
+  cairn_llm *llm = open_model(FORMS "lm_dynamic", NULL);
+  LM_OK(cairn_llm_save(llm, g_file));
+  generate(llm, tokens, 10, 3);
+  LM_OK(cairn_llm_restore(llm, g_file));
+  assert_int_equal(held(llm), 0);
+  cairn_llm_close(llm);
+}
+
+// A window that has dropped rows stands for no prefix: it is not saved, nor left to the prompt cache.
+static void test_window(void **state) {
+  (void)state;
+  lm_need(LM_MODELS "tiny-qwen3-macos");
+  static int32_t tokens[500];
+  fill(tokens, 500, 9);
+  char cache[128];
+  snprintf(cache, sizeof cache, "%s/window", g_folder);
+  const cairn_llm_options window = {.kv = "chunked", .kv_window = 64, .kv_page = 64, .prompt_cache = cache, .prefix_bytes = 64 << 20};
+  cairn_llm *llm = open_model(LM_MODELS "tiny-qwen3-macos", &window), *other;
+  generate(llm, tokens, 50, 4);
+  LM_OK(cairn_llm_save(llm, g_file));
+  generate(llm, tokens, 500, 4);
+  assert_true(crn_llm_rows_were_dropped(&llm->states));
+  lm_expect(cairn_llm_save(llm, g_file), CAIRN_UNSUPPORTED, "has dropped rows");
+  LM_OK(cairn_llm_create_sequence(llm, &other));
+  result r = generate(other, tokens, 500, 4), again = generate(llm, tokens, 500, 4);
+  assert_int_equal(r.hit, 0);
+  same_tokens("window", &r, &again);
+  LM_OK(cairn_llm_restore(other, g_file));
+  assert_int_equal(held(other), 53);
+  assert_int_equal(generate(other, tokens, 500, 4).n, 4);
+  cairn_llm_close(llm);
+  cairn_llm_close(other);
+}
+
+static void test_images(void **state) {
+  (void)state;
+  lm_need(LM_MODELS "tiny-qwen3_vl-vlm");
+  static unsigned char picture[2][20 * 10 * 3];
+  for (size_t i = 0; i < sizeof picture; i++) ((unsigned char *)picture)[i] = (unsigned char)(i * 37 + i / 600 * 11);
+  const cairn_image images[] = {{.rgb = picture[0], .width = 20, .height = 10}, {.rgb = picture[1], .width = 20, .height = 10}};
+  cairn_llm *llm = open_model(LM_MODELS "tiny-qwen3_vl-vlm", NULL), *other = open_model(LM_MODELS "tiny-qwen3_vl-vlm", NULL);
+  cairn_llm_images info;
+  cairn_llm_describe_images(llm, &info);
+  const int32_t prompt[] = {30, 31, info.image_token, 32, info.image_token, 33, 34};
+  cairn_generate_options o = {.tokens = prompt, .n_tokens = 7, .images = images, .n_images = 2, .max_tokens = 6, .ignore_eos = true};
+  cairn_generation *g, *again;
+  cairn_generation_info a, b;
+  LM_OK(cairn_llm_generate(llm, &o, &g));
+  LM_OK(cairn_llm_save(llm, g_file));
+  // The other engine knows one of the pictures, under another number.
+  cairn_generate_options first = {.tokens = prompt, .n_tokens = 4, .images = &images[1], .n_images = 1, .max_tokens = 1};
+  LM_OK(cairn_llm_generate(other, &first, &again));
+  cairn_generation_destroy(again);
+  LM_OK(cairn_llm_restore(other, g_file));
+  LM_OK(cairn_llm_generate(other, &o, &again));
+  cairn_generation_get(g, &a);
+  cairn_generation_get(again, &b);
+  assert_int_equal(b.prefix_hit, (int64_t)a.n_prompt_tokens - 1);
+  assert_memory_equal(a.tokens, b.tokens, 6 * sizeof *a.tokens);
+  cairn_generation_destroy(again);
+  // Cut back into the middle of a picture: its features came along.
+  LM_OK(cairn_llm_reset(other, 4));
+  LM_OK(cairn_llm_generate(other, &o, &again));
+  cairn_generation_get(again, &b);
+  assert_int_equal(b.prefix_hit, 4);
+  assert_memory_equal(a.tokens, b.tokens, 6 * sizeof *a.tokens);
+  cairn_generation_destroy(again);
+  cairn_generation_destroy(g);
+  cairn_llm_close(llm);
+  cairn_llm_close(other);
+}
+
+// --- refusals ---------------------------------------------------------------------------------------------------------
+
+static unsigned char *read_file(size_t *out_bytes) {
+  FILE *f = fopen(g_file, "rb");
+  assert_non_null(f);
+  fseek(f, 0, SEEK_END);
+  *out_bytes = (size_t)ftell(f);
+  rewind(f);
+  unsigned char *data = malloc(*out_bytes);
+  assert_int_equal(fread(data, 1, *out_bytes, f), *out_bytes);
+  fclose(f);
+  return data;
+}
+
+static void write_file(const unsigned char *data, size_t bytes) {
+  FILE *f = fopen(g_file, "wb");
+  assert_non_null(f);
+  assert_int_equal(fwrite(data, 1, bytes, f), bytes);
+  fclose(f);
+}
+
+// As write_file with the checksum put right, so that what is behind it is reached.
+static void write_signed(unsigned char *data, size_t bytes) {
+  LM_OK(crn_sha256(data, bytes - CRN_SHA256_BYTES, data + bytes - CRN_SHA256_BYTES));
+  write_file(data, bytes);
+}
+
+static void test_damaged_files(void **state) {
+  (void)state;
+  int32_t tokens[30];
+  fill(tokens, 30, 4);
+  cairn_llm *llm = open_model(FORMS "lm_hybrid", NULL);
+  generate(llm, tokens, 30, 4);
+  result expected = generate(llm, tokens, 30, 8);
+  lm_expect(cairn_llm_restore(llm, "/nowhere/session"), CAIRN_NOT_FOUND, "/nowhere/session: no such file");
+  LM_OK(cairn_llm_save(llm, g_file));
+  size_t bytes;
+  unsigned char *data = read_file(&bytes);
+  const int64_t n = held(llm);
+  for (size_t at = 0; at < bytes; at += at < 1000 ? 1 : 97) {
+    data[at] ^= 0x10;
+    write_file(data, bytes);
+    cairn_status status = cairn_llm_restore(llm, g_file);
+    if (status != CAIRN_CORRUPT && status != CAIRN_INCOMPATIBLE) fail_msg("byte %zu changed: %s", at, cairn_status_name(status));
+    assert_int_equal(held(llm), n);
+    data[at] ^= 0x10;
+  }
+  for (size_t cut = 0; cut < bytes; cut += cut < 200 ? 1 : 211) {
+    write_file(data, cut);
+    lm_expect(cairn_llm_restore(llm, g_file), CAIRN_CORRUPT, "restoring the session");
+    assert_int_equal(held(llm), n);
+  }
+  result r = generate(llm, tokens, 30, 8);
+  same_tokens("after refusals", &r, &expected);
+  free(data);
+  cairn_llm_close(llm);
+}
+
+// Numbers that lie, under a checksum that is right.
+static void test_lying_files(void **state) {
+  (void)state;
+  int32_t tokens[30];
+  fill(tokens, 30, 4);
+  cairn_llm *llm = open_model(FORMS "lm_hybrid", NULL);
+  generate(llm, tokens, 30, 4);
+  LM_OK(cairn_llm_save(llm, g_file));
+  size_t bytes;
+  unsigned char *data = read_file(&bytes), *copy = malloc(bytes);
+  int n_refused = 0;
+  for (size_t at = 8; at + CRN_SHA256_BYTES < bytes && at < 1500; at++) {
+    static const unsigned char kValues[] = {0, 1, 0x7f, 0x80, 0xff};
+    for (size_t k = 0; k < sizeof kValues; k++) {
+      memcpy(copy, data, bytes);
+      copy[at] = kValues[k];
+      write_signed(copy, bytes);
+      cairn_status status = cairn_llm_restore(llm, g_file);
+      n_refused += status != CAIRN_OK;
+      if (status != CAIRN_OK && status != CAIRN_CORRUPT && status != CAIRN_INCOMPATIBLE && status != CAIRN_CONTEXT_FULL)
+        fail_msg("byte %zu = %d: %s", at, kValues[k], cairn_status_name(status));
+    }
+  }
+  assert_true(n_refused > 1000);
+  copy[8] = 2;
+  memcpy(copy, data, bytes);
+  copy[8] = 2;
+  write_signed(copy, bytes);
+  lm_expect(cairn_llm_restore(llm, g_file), CAIRN_INCOMPATIBLE, "its version is 2, this build reads 1");
+  write_file(data, bytes);
+  LM_OK(cairn_llm_restore(llm, g_file));
+  free(data);
+  free(copy);
+  cairn_llm_close(llm);
+}
+
+static void test_other_models(void **state) {
+  (void)state;
+  int32_t tokens[30];
+  fill(tokens, 30, 5);
+  cairn_llm *llm = open_model(FORMS "lm_dynamic", NULL), *other;
+  generate(llm, tokens, 30, 4);
+  LM_OK(cairn_llm_save(llm, g_file));
+  other = open_model(FORMS "lm_four_states", NULL);
+  lm_expect(cairn_llm_restore(other, g_file), CAIRN_INCOMPATIBLE, "another model or other options: 'model ");
+  cairn_llm_close(other);
+  other = open_model(FORMS "lm_dynamic", &(cairn_llm_options){.model = &(cairn_model_options){.precision = CAIRN_PRECISION_BF16}});
+  lm_expect(cairn_llm_restore(other, g_file), CAIRN_INCOMPATIBLE, "'precision exact' there, 'precision bf16' here");
+  cairn_llm_close(other);
+  other = open_model(FORMS "lm_dynamic", &(cairn_llm_options){.max_context = 20});
+  lm_expect(cairn_llm_restore(other, g_file), CAIRN_CONTEXT_FULL, "it has 33 tokens, a sequence of this engine can have 20");
+  assert_int_equal(held(other), 0);
+  cairn_llm_close(other);
+  cairn_llm_close(llm);
+}
+
+// --- killed while it writes ---------------------------------------------------------------------------------------------
+
+// A process that saves again and again is killed at any time: the file is always one of those it saved, whole.
+static void test_killed(void **state) {
+  (void)state;
+  int32_t tokens[40];
+  fill(tokens, 40, 6);
+  cairn_llm *llm = open_model(FORMS "lm_dynamic", NULL), *other = open_model(FORMS "lm_dynamic", NULL);
+  generate(llm, tokens, 20, 2);
+  LM_OK(cairn_llm_save(llm, g_file));
+  for (int i = 0; i < 30; i++) {
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+      for (int64_t n = 1; n <= 20; n = n % 20 + 1) {
+        int64_t kept;
+        if (cairn_llm_trim(llm, n, &kept) != CAIRN_OK || cairn_llm_save(llm, g_file) != CAIRN_OK) _exit(1);
+        if (n == 20) _exit(0);
+      }
+    }
+    usleep((useconds_t)(i * 331 % 9000));
+    kill(child, SIGKILL);
+    int how;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    LM_OK(cairn_llm_restore(other, g_file));
+    assert_true(held(other) >= 1 && held(other) <= 21);
+    int64_t n;
+    const int32_t *history = cairn_llm_history(other, &n);
+    assert_memory_equal(history, tokens, (size_t)(n < 20 ? n : 20) * sizeof *tokens);
+  }
+  cairn_llm_close(llm);
+  cairn_llm_close(other);
+}
+
+static int remove_folder(void **state) {
+  (void)state;
+  char command[128];
+  snprintf(command, sizeof command, "rm -rf '%s'", g_folder);
+  return system(command);
+}
+
+static int make_folder(void **state) {
+  (void)state;
+  snprintf(g_folder, sizeof g_folder, "/tmp/cairn-sessions-XXXXXX");
+  if (!mkdtemp(g_folder)) return 1;
+  snprintf(g_file, sizeof g_file, "%s/session", g_folder);
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_round_trips), cmocka_unit_test(test_storages),     cmocka_unit_test(test_empty),
+      cmocka_unit_test(test_window),      cmocka_unit_test(test_images),       cmocka_unit_test(test_damaged_files),
+      cmocka_unit_test(test_lying_files), cmocka_unit_test(test_other_models), cmocka_unit_test(test_killed)};
+  g_context = lm_context(1);
+  int failed = cmocka_run_group_tests(tests, make_folder, remove_folder);
+  cairn_context_release(g_context);
+  return failed;
+}
