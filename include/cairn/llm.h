@@ -104,7 +104,7 @@ typedef struct cairn_llm_info {
   int64_t vocab_size;   ///< width of a logits row
   int64_t max_context;  ///< tokens one sequence may have: the smaller of the model's context and kv_limit
   int64_t prefill_chunk, prefill_threshold;
-  bool hybrid;  ///< has states that cannot be cut back: only whole sequences are reused
+  bool hybrid;            ///< has states that cannot be cut back: only whole sequences are reused
   int64_t n_snapshots;    ///< of the states that cannot be cut back, now
   size_t snapshot_bytes;  ///< of these
   double load_seconds;
@@ -159,7 +159,7 @@ typedef enum cairn_speculation_mode {
   CAIRN_SPECULATION_AUTO = 1,    ///< whatever there is; without a word where the model or the engine does not allow it
   CAIRN_SPECULATION_LOOKUP = 2,  ///< what followed where the sequence looked like this before
   CAIRN_SPECULATION_DRAFT = 3    ///< what a smaller model says
-} cairn_speculation_mode;  // With a grammar, all of them also take the tokens it forces.
+} cairn_speculation_mode;        // With a grammar, all of them also take the tokens it forces.
 
 /// Tokens are what they are without speculation, under every kind of sampling: each is chosen by the model's own row, one after the other;
 /// a draft only saves the run that would have made that row. What drafts cost and win is measured all the time, and they are left out
@@ -325,19 +325,19 @@ typedef struct cairn_generation_info {
   const char *text;  ///< of the tokens, without stop tokens and stop texts; NUL-terminated, "" without a tokenizer
   size_t text_bytes;
   cairn_stop_reason stop_reason;
-  const char *stop_text;    ///< the stop text or stop token that matched, else ""
-  int64_t prefix_hit;       ///< prompt tokens that were not computed again
-  const char *prefix_note;  ///< why less was reused than the prompts have in common, else ""
+  const char *stop_text;       ///< the stop text or stop token that matched, else ""
+  int64_t prefix_hit;          ///< prompt tokens that were not computed again
+  const char *prefix_note;     ///< why less was reused than the prompts have in common, else ""
   int n_overflows;             ///< times that tokens were dropped or replaced because the context was full
   int64_t overflow_dropped;    ///< tokens that were
   int64_t overflow_fed;        ///< tokens fed again for it
   const char *overflow;        ///< "none", "slide", "summarise": what happened, not what was asked for
   int64_t prefix_from_memory;  ///< of prefix_hit: those another sequence of the model left in memory
   int64_t prefix_from_disk;    ///< of prefix_hit: those of the prompt cache
-  const char *prompt_form;  ///< "tokens", "raw", "template"
-  uint64_t seed;            ///< used for sampling (0 for greedy)
-  double prefill_seconds;   ///< up to and with the choice of the first token
-  int64_t prefill_tokens;   ///< prompt tokens computed
+  const char *prompt_form;     ///< "tokens", "raw", "template"
+  uint64_t seed;               ///< used for sampling (0 for greedy)
+  double prefill_seconds;      ///< up to and with the choice of the first token
+  int64_t prefill_tokens;      ///< prompt tokens computed
   double decode_seconds;
   int64_t decode_tokens;  ///< tokens fed after the prompt
   int64_t decode_runs;    ///< runs that took: fewer than tokens when drafts were right

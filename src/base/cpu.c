@@ -117,11 +117,11 @@ cairn_status crn_cpu_check_mask(void) {
   size_t n = 0;
   if (text && *text) parse_mask(text, &unknown, &n);
   if (!unknown) return CAIRN_OK;
-  return CRN_FAIL(
-      INVALID_ARGUMENT,
-      "CAIRN_CPU_MASK names '%.*s'; scalar, avx2, avx512, avx512vnni, avx512bf16, neon, dotprod, i8mm, amxbf16, amxint8, avxvnni, avx512vbmi "
-      "are known",
-      (int)n, unknown);
+  return CRN_FAIL(INVALID_ARGUMENT,
+                  "CAIRN_CPU_MASK names '%.*s'; scalar, avx2, avx512, avx512vnni, avx512bf16, neon, dotprod, i8mm, amxbf16, amxint8, "
+                  "avxvnni, avx512vbmi "
+                  "are known",
+                  (int)n, unknown);
 }
 
 static uint64_t g_bits;

@@ -22,7 +22,8 @@ typedef struct crn_call {
 cairn_status crn_run_prepare(crn_workspace *w, const crn_step *step, crn_call *out_call);
 
 /// Finds out what a step is called with: operands, and results with their sizes but without memory.
-cairn_status crn_run_find_call(crn_workspace *w, const crn_step *step, crn_kernel_args *out_args, crn_tensor *operands, crn_tensor *results);
+cairn_status crn_run_find_call(crn_workspace *w, const crn_step *step, crn_kernel_args *out_args, crn_tensor *operands,
+                               crn_tensor *results);
 /// The last part of it: the sizes of the results of `args`.
 cairn_status crn_run_infer(const crn_workspace *w, const crn_step *step, const crn_kernel_args *args);
 /// Gives a result its memory and its order in it.

@@ -96,8 +96,7 @@ static void test_options(void **state) {
   refuse(path, &(cairn_llm_options){.kv_capacity = -1}, CAIRN_INVALID_ARGUMENT, "kv_capacity is -1");
   refuse(path, &(cairn_llm_options){.prefill_chunk = -1}, CAIRN_INVALID_ARGUMENT, "prefill_chunk is -1");
   refuse(path, &(cairn_llm_options){.max_context = 257}, CAIRN_INVALID_ARGUMENT, "max_context 257 is more than the 256 tokens");
-  static const char *const kNames[] = {NULL, "auto",      "default",         "sequential",
-                                       "coreai-sequential", "pipelined", "coreai-pipelined"};
+  static const char *const kNames[] = {NULL, "auto", "default", "sequential", "coreai-sequential", "pipelined", "coreai-pipelined"};
   for (size_t i = 0; i < sizeof kNames / sizeof *kNames; i++)
     cairn_llm_close(lm_open(g_context, MODEL, &(cairn_llm_options){.engine = kNames[i]}));
 }

@@ -6,9 +6,9 @@
 static cairn_llm *get(PyObject *self) { return ((crn_py_llm *)self)->llm; }
 
 static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-  static char *keywords[] = {"path",        "array_type",           "engine",    "kv",        "kv_capacity", "prefill_chunk",
-                             "max_context", "allow_vocab_mismatch", "tokenizer", "precision", "kv_page",     "kv_window",
-                             "kv_sinks",    "kv_type",              NULL};
+  static char *keywords[] = {
+      "path",      "array_type", "engine",  "kv",        "kv_capacity", "prefill_chunk", "max_context", "allow_vocab_mismatch",
+      "tokenizer", "precision",  "kv_page", "kv_window", "kv_sinks",    "kv_type",       NULL};
   PyObject *object, *array_type, *tokenizer = Py_None;
   cairn_llm_options o = {0};
   long long capacity = 0, chunk = 0, max_context = 0, page = 0, window = 0, sinks = 0;

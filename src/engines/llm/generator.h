@@ -34,11 +34,11 @@ typedef struct crn_generator {
   crn_sampler sampler;  ///< changed by crn_generator_choose only
   int64_t n_chosen;     ///< tokens chosen or forced, counted where they are
   crn_stop_texts stops;
-  cairn_detokenizer *detokenizer;  ///< NULL without a tokenizer
-  crn_str piece;                   ///< text of the event that is being made
-  crn_id_vec fed;                  ///< the prompt as it is fed: the tokens of images are those of the images
-  crn_id_vec placed;               ///< what `fed` was before the context was full; empty when it never was
-  size_t first_token;              ///< of the result, that is behind `fed`
+  cairn_detokenizer *detokenizer;     ///< NULL without a tokenizer
+  crn_str piece;                      ///< text of the event that is being made
+  crn_id_vec fed;                     ///< the prompt as it is fed: the tokens of images are those of the images
+  crn_id_vec placed;                  ///< what `fed` was before the context was full; empty when it never was
+  size_t first_token;                 ///< of the result, that is behind `fed`
   struct crn_speculator *speculator;  ///< NULL when there is no speculation
   struct crn_guide *guide;            ///< NULL when no grammar guides the choice
   bool is_forced, is_over;

@@ -62,10 +62,10 @@ typedef struct crn_llm_runner {
   cairn_context *context;
   cairn_function *function;
   const crn_llm_contract *contract;
-  crn_llm_arrays one, many;  ///< of one token, and of the last longer piece
-  crn_llm_arrays few;        ///< of CRN_LLM_FEW tokens, with a row for each
+  crn_llm_arrays one, many;                   ///< of one token, and of the last longer piece
+  crn_llm_arrays few;                         ///< of CRN_LLM_FEW tokens, with a row for each
   crn_llm_arrays few_views[CRN_LLM_FEW + 1];  ///< of its first tokens, made when they are needed
-  cairn_ndarray *positions;  ///< 0, 1, 2, …
+  cairn_ndarray *positions;                   ///< 0, 1, 2, …
   int64_t n_positions;
   cairn_ndarray *views[CRN_LLM_POSITION_VIEWS];  ///< of the first `first_view` + i positions
   int64_t first_view;                            ///< 0 = none
@@ -199,7 +199,7 @@ typedef struct crn_llm_model {
   cairn_function *function;  ///< the one that stands for the model: its precision is told
   crn_llm_contract contract;
   struct crn_static_shape *fixed;  ///< of the engine 'static-shape', else NULL
-  cairn_function *prefill;  ///< a function for longer pieces beside the main one; NULL when there is none
+  cairn_function *prefill;         ///< a function for longer pieces beside the main one; NULL when there is none
   crn_llm_contract prefill_contract;
   crn_llm_embedder embedder;  ///< of a decoder of embeddings
   struct crn_vision *vision;  ///< what the image tokens stand for; NULL without images
@@ -210,9 +210,9 @@ typedef struct crn_llm_model {
   int pipeline_depth;  ///< steps of the engine 'pipelined' that may be on their way
   double load_seconds;
   crn_llm_settings settings;
-  pthread_mutex_t lock;  ///< guards what follows
+  pthread_mutex_t lock;                        ///< guards what follows
   _Atomic(cairn_grammar_compiler *) grammars;  ///< of guided generations; NULL until the first one
-  crn_str key;           ///< what rows of states depend on (key.h), "" until it is needed
+  crn_str key;                                 ///< what rows of states depend on (key.h), "" until it is needed
   crn_llm_shelf shelf;
   struct crn_block_store *prompt_cache;  ///< NULL without one; needs no lock
   CRN_VEC(cairn_llm_decision) decisions;
@@ -233,10 +233,10 @@ struct cairn_llm {
   crn_history history;
   struct crn_speculator *speculator;  ///< made by the first generation that speculates; else NULL
   int64_t n_runs;                     ///< so far: borrowed rows of logits are there until the next one
-  crn_llm_snapshots snapshots;  ///< of prefixes of the history
-  int64_t max_context;  ///< tokens one sequence may have: the model's, or fewer when the cache is smaller
-  bool is_dirty;        ///< a run failed: the states may hold anything
-  crn_llm_turn turn;    ///< one call at a time
+  crn_llm_snapshots snapshots;        ///< of prefixes of the history
+  int64_t max_context;                ///< tokens one sequence may have: the model's, or fewer when the cache is smaller
+  bool is_dirty;                      ///< a run failed: the states may hold anything
+  crn_llm_turn turn;                  ///< one call at a time
 };
 
 /// The engines there are.

@@ -6,9 +6,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/trace.h"
-#include "engines/llm/pipelined.h"
 #include "engines/llm/block_store.h"
 #include "engines/llm/key.h"
+#include "engines/llm/pipelined.h"
 #include "engines/llm/prompt_cache.h"
 #include "engines/llm/sequence.h"
 #include "engines/llm/static_shape.h"
@@ -193,6 +193,9 @@ static cairn_status find_page_copier(const cairn_llm *llm, page_copier *out) {
 }
 
 static cairn_status check_pages(cairn_llm *llm, const page_copier *copier) {
+  // The functions of a ladder are told by masks what they may see, of a cache whose length is theirs: nothing could be dropped.
+  if (llm->model->fixed && llm->states.strategy == CRN_LLM_KV_CHUNKED)
+    return CRN_FAIL(UNSUPPORTED, "KV strategy 'chunked' does not go with functions of fixed shapes (extend_*): use 'paged' or 'fixed'");
   if (!copier->operation || !crn_llm_states_are_paged(&llm->states)) return CAIRN_OK;
   if (llm->states.strategy == CRN_LLM_KV_CHUNKED)
     return CRN_FAIL(UNSUPPORTED,
@@ -222,8 +225,8 @@ static cairn_status open_states(cairn_llm *llm, const cairn_llm_options *o) {
   if (states.strategy == CRN_LLM_KV_AUTO) {
     if (llm->model->contract.stateless) chosen = "none";
     CRN_TRY(crn_llm_decide(llm, "kv", chosen,
-                           llm->model->contract.stateless            ? "the model keeps nothing: every step takes the whole sequence"
-                           : !llm->model->contract.has_dynamic_kv      ? "the cache has a fixed size"
+                           llm->model->contract.stateless           ? "the model keeps nothing: every step takes the whole sequence"
+                           : !llm->model->contract.has_dynamic_kv   ? "the cache has a fixed size"
                            : crn_llm_states_are_paged(&llm->states) ? "the cache has a dynamic dim, and all that reads it takes pages"
                                                                     : "the cache has a dynamic dim, and what reads it takes no pages"));
   }
@@ -369,10 +372,11 @@ static cairn_status create(cairn_context *context, const cairn_llm_options *o, c
   crn_llm_model *model;
   CRN_TRY(create_model(context, &model));
   model->settings.waits = o->when_busy == CAIRN_BUSY_WAIT;
-  model->settings.snapshots =
-      (crn_llm_snapshot_bounds){.interval = o->snapshot_interval ? o->snapshot_interval : DEFAULT_SNAPSHOT_INTERVAL,
-                                .most = o->max_snapshots < 0 ? 0 : o->max_snapshots ? (size_t)o->max_snapshots : DEFAULT_SNAPSHOTS,
-                                .most_bytes = o->snapshot_bytes ? o->snapshot_bytes : kSnapshotBytes};
+  model->settings.snapshots = (crn_llm_snapshot_bounds){.interval = o->snapshot_interval ? o->snapshot_interval : DEFAULT_SNAPSHOT_INTERVAL,
+                                                        .most = o->max_snapshots < 0 ? 0
+                                                                : o->max_snapshots   ? (size_t)o->max_snapshots
+                                                                                     : DEFAULT_SNAPSHOTS,
+                                                        .most_bytes = o->snapshot_bytes ? o->snapshot_bytes : kSnapshotBytes};
   cairn_status status = crn_llm_sequence_allocate(model, model->settings.waits, out);
   if (status != CAIRN_OK) crn_llm_model_release(model);
   return status;
