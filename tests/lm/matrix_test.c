@@ -133,7 +133,8 @@ static void make_task(chance *c, const model *m, task *t) {
 }
 
 static void expect_tokens(const char *what, const cairn_generation_info *got, const cairn_generation_info *wanted) {
-  if (got->n_tokens != wanted->n_tokens || (got->n_tokens && memcmp(got->tokens, wanted->tokens, got->n_tokens * sizeof *got->tokens) != 0)) {
+  if (got->n_tokens != wanted->n_tokens ||
+      (got->n_tokens && memcmp(got->tokens, wanted->tokens, got->n_tokens * sizeof *got->tokens) != 0)) {
     fail_msg("%s: other tokens than the sequential engine", what);
   }
 }

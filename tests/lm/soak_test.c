@@ -106,7 +106,8 @@ static void check(worker *w, int which, const question *q, const cairn_generatio
     cairn_generation_get(got, &a);
     cairn_generation_get(whole, &b);
     const bool is_part = a.stop_reason == CAIRN_STOP_CANCELLED ? a.n_tokens <= b.n_tokens : a.n_tokens == b.n_tokens;
-    if (!is_part || (a.n_tokens && memcmp(a.tokens, b.tokens, a.n_tokens * sizeof *a.tokens) != 0)) failed(w, "other tokens than a fresh sequence");
+    if (!is_part || (a.n_tokens && memcmp(a.tokens, b.tokens, a.n_tokens * sizeof *a.tokens) != 0))
+      failed(w, "other tokens than a fresh sequence");
     if (a.stop_reason == CAIRN_STOP_CANCELLED) atomic_fetch_add(&w->soak->n_cancelled, 1);
     cairn_generation_destroy(whole);
   }

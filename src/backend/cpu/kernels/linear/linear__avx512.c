@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include "backend/cpu/kernels/linear/linear.h"
+#include "backend/cpu/kernels/linear/linear_ahead.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
 
@@ -66,6 +67,9 @@ INLINE __m512 float_of(const unsigned char *block, int i, crn_linear_format f) {
 // One group of 32 inputs of n tiles.
 INLINE void add_group(__m512 *acc, const unsigned char *block, int64_t tile_bytes, int g, const float *x, float zero, int n,
                       crn_linear_format f) {
+  const int group_bytes = block_bytes(f) * GROUP / LINEAR_BLOCK;
+#pragma GCC unroll 4
+  for (int t = 0; t < n; t++) linear_ask_ahead(block + t * tile_bytes + g * group_bytes, group_bytes);
   if (!is_quant(f)) {
 #pragma GCC unroll 32
     for (int i = 0; i < GROUP; i++) {

@@ -2,12 +2,13 @@
 #include <immintrin.h>
 
 #include "backend/cpu/kernels/linear/linear.h"
+#include "backend/cpu/kernels/linear/linear_ahead.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { LANES = LINEAR_LANES, GROUP = CRN_LINEAR_GROUP, ROWS = 12, CHAINS = 4, PARTS = LINEAR_INTERLEAVED / ROWS };
+enum { LANES = LINEAR_LANES, GROUP = CRN_LINEAR_GROUP, ROWS = 12, CHAINS = 4, PARTS = LINEAR_INTERLEAVED / ROWS, ROWS_THAT_WAIT = 4 };
 
 // --- preparation ----------------------------------------------------------------------------------------------------------
 
@@ -79,6 +80,7 @@ INLINE void add_group(__m512 *acc, const unsigned char *quants, const unsigned c
                       crn_linear_format f) {
   const uint16_t *x = p->values + g * m * GROUP;
   __m512 c[ROWS];
+  if (m <= ROWS_THAT_WAIT) linear_ask_ahead(quants, is_4bit(f) ? LINEAR_Q4_GROUP : LINEAR_Q8_GROUP);
   clear(c, m);
   if (is_4bit(f)) {
     // 0..15 as bf16, twice: the fifth bit of an index is one of the next quant.
@@ -133,6 +135,7 @@ INLINE void tile_times(const unsigned char *tile, int64_t blocks, const part *p,
     }
     for (int g = 0; g < 2; g++) {
       __m512 c[ROWS];
+      if (m <= ROWS_THAT_WAIT) linear_ask_ahead(tile + g * 1024, 1024);
       clear(c, m);
 #pragma GCC unroll 16
       for (int i = 0; i < 16; i++)

@@ -2,12 +2,13 @@
 #include <immintrin.h>
 
 #include "backend/cpu/kernels/linear/linear.h"
+#include "backend/cpu/kernels/linear/linear_ahead.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { LANES = LINEAR_LANES, GROUP = CRN_LINEAR_GROUP, ROWS = 12, PARTS = LINEAR_INTERLEAVED / ROWS };
+enum { LANES = LINEAR_LANES, GROUP = CRN_LINEAR_GROUP, ROWS = 12, PARTS = LINEAR_INTERLEAVED / ROWS, ROWS_THAT_WAIT = 4 };
 
 // --- preparation ----------------------------------------------------------------------------------------------------------
 
@@ -69,6 +70,7 @@ INLINE void add_group(__m512 *acc, const unsigned char *quants, const unsigned c
   const __m512i low = _mm512_set1_epi8(15);
   const int8_t *a = p->quants + g * m * GROUP;
   __m512i c[ROWS];
+  if (m <= ROWS_THAT_WAIT) linear_ask_ahead(quants, f <= CRN_LINEAR_Q4M ? LINEAR_Q4_GROUP : LINEAR_Q8_GROUP);
 #pragma GCC unroll 12
   for (int t = 0; t < m; t++) c[t] = _mm512_set1_epi32(p->corrections[g * m + t]);
   if (f <= CRN_LINEAR_Q4M) {
