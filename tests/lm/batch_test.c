@@ -93,7 +93,7 @@ static void expect_alone(cairn_llm *llm, job *j) {
   cairn_generation_get(g, &info);
   j->n_expected = info.n_tokens;
   j->reason = info.stop_reason;
-  memcpy(j->expected, info.tokens, info.n_tokens * sizeof *info.tokens);
+  if (info.n_tokens) memcpy(j->expected, info.tokens, info.n_tokens * sizeof *info.tokens);
   j->n_events = 0;
   cairn_generation_destroy(g);
 }
@@ -109,7 +109,7 @@ static void check_result(cairn_llm_batch *batch, const job *j, const char *what)
   if (is_cut ? info.n_tokens > j->n_expected : info.n_tokens != j->n_expected)
     fail_msg("%s: %zu tokens instead of %zu", what, info.n_tokens, j->n_expected);
   if (info.n_tokens && memcmp(info.tokens, j->expected, info.n_tokens * sizeof *info.tokens)) fail_msg("%s: other tokens than alone", what);
-  if (j->n_events != info.n_tokens || memcmp(j->events, info.tokens, info.n_tokens * sizeof *info.tokens))
+  if (j->n_events != info.n_tokens || (info.n_tokens && memcmp(j->events, info.tokens, info.n_tokens * sizeof *info.tokens)))
     fail_msg("%s: events do not tell the tokens", what);
   if (info.prefix_hit + info.prefill_tokens != (int64_t)info.n_prompt_tokens && !is_cut && !j->options.overflow.kind)
     fail_msg("%s: the prompt was not computed", what);
