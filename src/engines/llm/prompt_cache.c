@@ -1,7 +1,5 @@
 #include "engines/llm/prompt_cache.h"
 
-#include <string.h>
-
 #include "base/log.h"
 #include "engines/llm/block_store.h"
 #include "engines/llm/key.h"
@@ -140,22 +138,12 @@ static cairn_status take_rows(cairn_llm *llm, const chain *c, int64_t first, int
   return status;
 }
 
-static cairn_status write_whole(crn_llm_states *states, const char *data) {
-  for (int i = 0; i < states->contract->n_states; i++) {
-    if (!crn_llm_state_is_whole(&states->contract->states[i])) continue;
-    const size_t bytes = crn_llm_rows_bytes(states, i, 0);
-    CRN_TRY(crn_llm_rows_write(states, i, 0, 0, data, bytes));
-    data += bytes;
-  }
-  return CAIRN_OK;
-}
-
 static cairn_status take_whole(cairn_llm *llm, const chain *c, int64_t n_blocks) {
   const crn_block_name name = whole_name(c, n_blocks - 1);
   crn_file_map map;
   const void *data;
   CRN_TRY(crn_block_store_read(llm->model->prompt_cache, &name, crn_llm_whole_bytes(&llm->states), &map, &data));
-  cairn_status status = write_whole(&llm->states, data);
+  cairn_status status = crn_llm_whole_write(&llm->states, data);
   crn_file_map_close(&map);
   if (status != CAIRN_OK) llm->is_dirty = true;
   return status;

@@ -1,7 +1,5 @@
 #include "engines/llm/rows.h"
 
-#include <string.h>
-
 #include "base/status.h"
 
 static size_t bytes_of(const cairn_ndarray *a) { return (size_t)cairn_ndarray_count(a) * cairn_dtype_bytes(cairn_ndarray_dtype(a)); }
@@ -28,19 +26,11 @@ size_t crn_llm_whole_bytes(const crn_llm_states *s) {
   return bytes;
 }
 
-static cairn_status slice(cairn_ndarray *array, int axis, int64_t first, int64_t end, cairn_ndarray **out) {
-  int64_t start[CAIRN_MAX_RANK] = {0}, stop[CAIRN_MAX_RANK];
-  memcpy(stop, cairn_ndarray_shape(array), (size_t)cairn_ndarray_rank(array) * sizeof *stop);
-  start[axis] = first;
-  stop[axis] = end;
-  return cairn_ndarray_slice(array, start, stop, out);
-}
-
 cairn_status crn_llm_rows_read(const crn_llm_states *s, int i, int64_t first, int64_t end, void *out_data, size_t bytes) {
   cairn_ndarray *view;
   if (!has_rows(s, i)) return cairn_ndarray_read(s->arrays[i].array, out_data, bytes);
   if (first == end) return CAIRN_OK;
-  CRN_TRY(slice(s->arrays[i].array, s->contract->states[i].axis, first, end, &view));
+  CRN_TRY(crn_llm_slice_axis(s->arrays[i].array, s->contract->states[i].axis, first, end, &view));
   cairn_status status = cairn_ndarray_read(view, out_data, bytes);
   cairn_ndarray_release(view);
   return status;
@@ -50,7 +40,7 @@ cairn_status crn_llm_rows_write(crn_llm_states *s, int i, int64_t first, int64_t
   cairn_ndarray *view;
   if (!has_rows(s, i)) return cairn_ndarray_write(s->arrays[i].array, data, bytes);
   if (first == end) return CAIRN_OK;
-  CRN_TRY(slice(s->arrays[i].array, s->contract->states[i].axis, first, end, &view));
+  CRN_TRY(crn_llm_slice_axis(s->arrays[i].array, s->contract->states[i].axis, first, end, &view));
   cairn_status status = cairn_ndarray_write(view, data, bytes);
   cairn_ndarray_release(view);
   return status;
@@ -78,19 +68,18 @@ cairn_status crn_llm_all_rows_write(crn_llm_states *s, int64_t first, int64_t en
   return CAIRN_OK;
 }
 
-// --- between sequences --------------------------------------------------------------------------------------------------
-
-static cairn_status pass_copy(cairn_ndarray *from, int axis, int64_t first, int64_t end, cairn_ndarray *to) {
-  cairn_ndarray *source = NULL, *target = NULL;
-  cairn_status status;
-  CRN_TRY_GOTO(slice(from, axis, first, end, &source));
-  CRN_TRY_GOTO(slice(to, axis, first, end, &target));
-  CRN_TRY_GOTO(cairn_ndarray_copy(source, target));
-done:
-  cairn_ndarray_release(source);
-  cairn_ndarray_release(target);
-  return status;
+cairn_status crn_llm_whole_write(crn_llm_states *s, const void *data) {
+  const char *at = data;
+  for (int i = 0; i < s->contract->n_states; i++) {
+    if (has_rows(s, i)) continue;
+    const size_t bytes = crn_llm_rows_bytes(s, i, 0);
+    CRN_TRY(crn_llm_rows_write(s, i, 0, 0, at, bytes));
+    at += bytes;
+  }
+  return CAIRN_OK;
 }
+
+// --- between sequences --------------------------------------------------------------------------------------------------
 
 cairn_status crn_llm_rows_pass(const crn_llm_states *from, int64_t first, int64_t end, crn_llm_states *to) {
   for (int i = 0; i < from->contract->n_states; i++) {
@@ -98,7 +87,7 @@ cairn_status crn_llm_rows_pass(const crn_llm_states *from, int64_t first, int64_
     cairn_ndarray *source = from->arrays[i].array, *target = to->arrays[i].array;
     const int axis = from->contract->states[i].axis;
     if (!cairn_ndarray_is_segmented(source) || !cairn_ndarray_is_segmented(target)) {
-      CRN_TRY(pass_copy(source, axis, first, end, target));
+      CRN_TRY(crn_llm_copy_axis(source, axis, first, end, target));
       to->bytes_copied += (int64_t)crn_llm_rows_bytes(from, i, end - first);
       continue;
     }

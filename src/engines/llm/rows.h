@@ -18,6 +18,8 @@ cairn_status crn_llm_rows_write(crn_llm_states *s, int i, int64_t first, int64_t
 /// Rows [first, end) of every state that has rows, one state behind the other.
 cairn_status crn_llm_all_rows_read(const crn_llm_states *s, int64_t first, int64_t end, void *out_data);
 cairn_status crn_llm_all_rows_write(crn_llm_states *s, int64_t first, int64_t end, const void *data);
+/// Writes all states that are kept whole, from crn_llm_whole_bytes bytes, one state behind the other.
+cairn_status crn_llm_whole_write(crn_llm_states *s, const void *data);
 
 /// Gives `to`, which has room for them and agrees in its first `first` rows, the rows [first, end) of `from`: pages where both have
 /// pages, else copies. Errors: OUT_OF_MEMORY (rows behind `first` are then undefined).

@@ -127,12 +127,7 @@ cairn_status crn_llm_arrays_create(const cairn_llm *llm, const crn_llm_runner *r
 }
 
 static cairn_status view_first(cairn_ndarray *array, int axis, int64_t n, cairn_ndarray **out) {
-  const int64_t start[CAIRN_MAX_RANK] = {0};
-  int64_t end[CAIRN_MAX_RANK];
-  if (!array) return CAIRN_OK;
-  memcpy(end, cairn_ndarray_shape(array), (size_t)cairn_ndarray_rank(array) * sizeof *end);
-  end[axis] = n;
-  return cairn_ndarray_slice(array, start, end, out);
+  return array ? crn_llm_slice_axis(array, axis, 0, n, out) : CAIRN_OK;
 }
 
 // Views of the first `n` tokens of `all`.
@@ -208,14 +203,6 @@ static cairn_status fill(const cairn_llm *llm, const crn_llm_runner *r, crn_llm_
 
 // --- one call -------------------------------------------------------------------------------------------------------
 
-static cairn_status slice_rows(cairn_ndarray *array, int axis, int64_t from, int64_t to, cairn_ndarray **out) {
-  int64_t start[CAIRN_MAX_RANK] = {0}, end[CAIRN_MAX_RANK];
-  memcpy(end, cairn_ndarray_shape(array), (size_t)cairn_ndarray_rank(array) * sizeof *end);
-  start[axis] = from;
-  end[axis] = to;
-  return cairn_ndarray_slice(array, start, end, out);
-}
-
 // Caches that are plain arrays: the rows there are go in, and what comes out is put behind them.
 typedef struct host_cache {
   cairn_named_array inputs[CRN_LLM_MAX_CACHES];
@@ -231,7 +218,7 @@ static cairn_status view_host_cache(const cairn_llm *llm, host_cache *h) {
   const crn_llm_contract *c = &llm->model->contract;
   for (int i = 0; c->host_cache && i < c->n_states; i++) {
     h->inputs[i].name = c->states[i].descriptor->name;
-    CRN_TRY(slice_rows(llm->states.arrays[i].array, c->states[i].axis, 0, llm->history.n, &h->inputs[i].array));
+    CRN_TRY(crn_llm_slice_axis(llm->states.arrays[i].array, c->states[i].axis, 0, llm->history.n, &h->inputs[i].array));
     h->n++;
   }
   return CAIRN_OK;
@@ -248,8 +235,8 @@ static cairn_status take_host_cache(const cairn_llm *llm, const crn_llm_contract
       status =
           CRN_FAIL(INTERNAL, "cache '%s' came back with %lld rows after %lld new tokens", s->output->name, (long long)rows, (long long)n);
     }
-    if (status == CAIRN_OK) status = slice_rows(given, s->axis, rows - n, rows, &fresh);
-    if (status == CAIRN_OK) status = slice_rows(llm->states.arrays[i].array, s->axis, llm->history.n, llm->history.n + n, &target);
+    if (status == CAIRN_OK) status = crn_llm_slice_axis(given, s->axis, rows - n, rows, &fresh);
+    if (status == CAIRN_OK) status = crn_llm_slice_axis(llm->states.arrays[i].array, s->axis, llm->history.n, llm->history.n + n, &target);
     if (status == CAIRN_OK) status = cairn_ndarray_copy(fresh, target);
     cairn_ndarray_release(target);
     cairn_ndarray_release(fresh);

@@ -180,16 +180,6 @@ static cairn_status take_images(reader *r, const int32_t *saved) {
 
 // --- taking it over -----------------------------------------------------------------------------------------------------
 
-static cairn_status write_whole(crn_llm_states *states, const unsigned char *data) {
-  for (int i = 0; i < states->contract->n_states; i++) {
-    if (!crn_llm_state_is_whole(&states->contract->states[i])) continue;
-    const size_t bytes = crn_llm_rows_bytes(states, i, 0);
-    CRN_TRY(crn_llm_rows_write(states, i, 0, 0, data, bytes));
-    data += bytes;
-  }
-  return CAIRN_OK;
-}
-
 static cairn_status write_all(reader *r) {
   cairn_llm *llm = r->llm;
   const int64_t n = (int64_t)r->header.n_tokens;
@@ -207,10 +197,10 @@ static cairn_status write_all(reader *r) {
   for (uint32_t i = 0; i < r->header.n_snapshots; i++) {
     uint64_t at;
     memcpy(&at, r->snapshots + i * (8 + whole), sizeof at);
-    CRN_TRY(write_whole(&llm->states, r->snapshots + i * (8 + whole) + 8));
+    CRN_TRY(crn_llm_whole_write(&llm->states, r->snapshots + i * (8 + whole) + 8));
     CRN_TRY(crn_llm_snapshots_take(&llm->snapshots, &llm->states, (int64_t)at, &llm->model->settings.snapshots));
   }
-  CRN_TRY(write_whole(&llm->states, r->whole));
+  CRN_TRY(crn_llm_whole_write(&llm->states, r->whole));
   return crn_history_append(&llm->history, r->tokens, n);
 }
 

@@ -136,15 +136,19 @@ void crn_llm_states_deinitialize(crn_llm_states *s) {
   }
 }
 
-// Copies the rows [0, used) of the position axis. Views make it right for every layout.
-static cairn_status copy_rows(cairn_ndarray *from, cairn_ndarray *to, int axis, int64_t used) {
-  int64_t start[CAIRN_MAX_RANK] = {0}, end[CAIRN_MAX_RANK];
-  memcpy(end, cairn_ndarray_shape(from), (size_t)cairn_ndarray_rank(from) * sizeof *end);
-  end[axis] = used;
+cairn_status crn_llm_slice_axis(cairn_ndarray *array, int axis, int64_t first, int64_t end, cairn_ndarray **out_view) {
+  int64_t start[CAIRN_MAX_RANK] = {0}, stop[CAIRN_MAX_RANK];
+  memcpy(stop, cairn_ndarray_shape(array), (size_t)cairn_ndarray_rank(array) * sizeof *stop);
+  start[axis] = first;
+  stop[axis] = end;
+  return cairn_ndarray_slice(array, start, stop, out_view);
+}
+
+cairn_status crn_llm_copy_axis(cairn_ndarray *from, int axis, int64_t first, int64_t end, cairn_ndarray *to) {
   cairn_ndarray *source = NULL, *target = NULL;
   cairn_status status;
-  CRN_TRY_GOTO(cairn_ndarray_slice(from, start, end, &source));
-  CRN_TRY_GOTO(cairn_ndarray_slice(to, start, end, &target));
+  CRN_TRY_GOTO(crn_llm_slice_axis(from, axis, first, end, &source));
+  CRN_TRY_GOTO(crn_llm_slice_axis(to, axis, first, end, &target));
   CRN_TRY_GOTO(cairn_ndarray_copy(source, target));
 done:
   cairn_ndarray_release(source);
@@ -163,7 +167,7 @@ static cairn_status grow(crn_llm_states *s, int64_t capacity, int64_t used) {
   for (int i = 0; i < c->n_states; i++) {
     if (!follows_capacity(&c->states[i])) continue;
     CRN_TRY_GOTO(create_array(s, &c->states[i], capacity, &fresh[i]));
-    CRN_TRY_GOTO(copy_rows(s->arrays[i].array, fresh[i], c->states[i].axis, used));
+    CRN_TRY_GOTO(crn_llm_copy_axis(s->arrays[i].array, c->states[i].axis, 0, used, fresh[i]));
     copied += s->capacity ? (int64_t)bytes_of(s->arrays[i].array) / s->capacity * used : 0;
   }
   for (int i = 0; i < c->n_states; i++) {
@@ -202,7 +206,7 @@ static cairn_status fork_array(const crn_llm_states *from, int i, int64_t rows, 
   bool has_rows = state->kind == CAIRN_STATE_KV_CACHE && state->axis < cairn_ndarray_rank(source);
   int64_t used = has_rows ? rows : cairn_ndarray_shape(source)[state->axis];
   if (!has_rows) CRN_TRY(cairn_ndarray_copy(source, target));
-  if (has_rows && used > 0) CRN_TRY(copy_rows(source, target, state->axis, used));
+  if (has_rows && used > 0) CRN_TRY(crn_llm_copy_axis(source, state->axis, 0, used, target));
   int64_t all = cairn_ndarray_shape(source)[state->axis];
   out->bytes_copied += all ? (int64_t)bytes_of(source) / all * used : 0;
   return CAIRN_OK;

@@ -64,6 +64,11 @@ size_t crn_llm_states_bytes(const crn_llm_states *s);
 /// Zeroes everything.
 cairn_status crn_llm_states_zero(crn_llm_states *s);
 
+/// A view of the places [first, end) of one axis, whatever the layout. Errors: OUT_OF_RANGE, OUT_OF_MEMORY.
+cairn_status crn_llm_slice_axis(cairn_ndarray *array, int axis, int64_t first, int64_t end, cairn_ndarray **out_view);
+/// Copies the places [first, end) of one axis to the same places of another array. Errors: as crn_llm_slice_axis.
+cairn_status crn_llm_copy_axis(cairn_ndarray *from, int axis, int64_t first, int64_t end, cairn_ndarray *to);
+
 // --- states in pages (states_pages.c) ---------------------------------------------------------------------------------
 
 static inline bool crn_llm_states_are_paged(const crn_llm_states *s) {

@@ -263,10 +263,7 @@ static cairn_status view_cache(cairn_llm *llm, crn_static_graph *g, const cairn_
                     cairn_function_describe(llm->model->function)->name);
   for (int i = 0; i < 2; i++) {
     cairn_ndarray *whole = llm->states.arrays[i].array;
-    int64_t start[CAIRN_MAX_RANK] = {0}, end[CAIRN_MAX_RANK];
-    memcpy(end, cairn_ndarray_shape(whole), (size_t)cairn_ndarray_rank(whole) * sizeof *end);
-    end[cairn_ndarray_rank(whole) - 1] = g->rung->context;
-    CRN_TRY(cairn_ndarray_slice(whole, start, end, &g->cache[i]));
+    CRN_TRY(crn_llm_slice_axis(whole, cairn_ndarray_rank(whole) - 1, 0, g->rung->context, &g->cache[i]));
     if (!is_plain) continue;
     g->cache_inputs[i] = kCaches[i];
     g->cache_outputs[i] = cache_output(f, i)->name;
