@@ -364,40 +364,14 @@ static void test_budget(void **state) {
 
 // --- memory -----------------------------------------------------------------------------------------------------------
 
-typedef struct counting {
-  atomic_llong n_allocations, n_live, fail_at;
-} counting;
-
-static void *count_alloc(void *self, size_t bytes, size_t align) {
-  counting *c = self;
-  if (atomic_fetch_add(&c->n_allocations, 1) + 1 == atomic_load(&c->fail_at)) return NULL;
-  void *p = crn_default_allocator()->alloc(crn_default_allocator()->self, bytes, align);
-  if (p) atomic_fetch_add(&c->n_live, 1);
-  return p;
-}
-
-static void count_free(void *self, void *pointer, size_t bytes) {
-  if (pointer) atomic_fetch_sub(&((counting *)self)->n_live, 1);
-  crn_default_allocator()->free(crn_default_allocator()->self, pointer, bytes);
-}
-
-static cairn_context *counted_context(counting *c, int n_threads) {
-  cairn_context *context;
-  *c = (counting){0};
-  const cairn_allocator allocator = {c, count_alloc, count_free};
-  const cairn_context_options options = {.allocator = &allocator, .n_threads = n_threads};
-  LM_OK(cairn_context_create(&options, &context));
-  return context;
-}
-
 enum { SEQUENCES = 6, STEPS = 120 };
 
 // Views of positions are made 64 at a time, and lists of tokens double; all other steps allocate nothing.
 static void test_steps_allocate_nothing(void **state) {
   (void)state;
   lm_need(LM_MODELS "tiny-qwen3-macos");
-  counting c;
-  cairn_context *context = counted_context(&c, 2);
+  lm_counting c;
+  cairn_context *context = lm_counted_context(&c, 2);
   cairn_llm *llm = lm_open(context, "tiny-qwen3-macos", &(cairn_llm_options){.kv_capacity = 512});
   cairn_llm_batch *batch;
   const int32_t prompt[] = {3, 4, 5, 6, 7};
@@ -425,8 +399,8 @@ static void test_steps_allocate_nothing(void **state) {
 static void test_out_of_memory(void **state) {
   (void)state;
   lm_need(LM_MODELS "tiny-qwen3-macos");
-  counting c;
-  cairn_context *context = counted_context(&c, 1);
+  lm_counting c;
+  cairn_context *context = lm_counted_context(&c, 1);
   cairn_llm *llm = lm_open(context, "tiny-qwen3-macos", &(cairn_llm_options){.kv_capacity = 8});
   job j = {.options = {.tokens = (const int32_t[]){5, 6, 7, 8, 9}, .n_tokens = 5, .max_tokens = 6, .ignore_eos = true}};
   expect_alone(llm, &j);

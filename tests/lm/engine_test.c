@@ -67,14 +67,6 @@ static void expect_same_tokens(const result *a, const result *b) {
   assert_memory_equal(a->tokens, b->tokens, (size_t)a->n * sizeof *a->tokens);
 }
 
-// Tokens that look random and are the same every time.
-static void fill(int32_t *tokens, int64_t n, uint32_t seed, int32_t vocab) {
-  for (int64_t i = 0; i < n; i++) {
-    seed = seed * 1664525u + 1013904223u;
-    tokens[i] = (int32_t)((seed >> 8) % (uint32_t)vocab);
-  }
-}
-
 static int64_t history(const cairn_llm *llm) {
   int64_t n;
   cairn_llm_history(llm, &n);
@@ -87,7 +79,7 @@ static void test_second_turn(void **state) {
   (void)state;
   lm_need(LM_MODELS MODEL);
   int32_t tokens[64];
-  fill(tokens, 10, 1, 384);
+  lm_fill(tokens, 10, 1, 384);
   cairn_llm *llm = lm_open(g_context, MODEL, NULL);
   result first = generate(llm, tokens, 10, 5);
   assert_int_equal(first.hit, 0);
@@ -114,12 +106,12 @@ static void test_second_turn(void **state) {
 static void check_divergence(const char *model, int32_t vocab) {
   int32_t tokens[40], other[40];
   cairn_llm *llm = lm_open(g_context, model, NULL);
-  fill(tokens, 40, 5, vocab);
+  lm_fill(tokens, 40, 5, vocab);
   generate(llm, tokens, 20, 4);
   for (uint32_t i = 0; i < 20; i++) {
     int64_t cut = (int64_t)(i * 7 % 20), n = cut + 1 + i % 5;
     memcpy(other, tokens, sizeof other);
-    fill(other + cut, n - cut, 100 + i, vocab);
+    lm_fill(other + cut, n - cut, 100 + i, vocab);
     int64_t common = cut;
     while (common < n && common < 20 && other[common] == tokens[common]) common++;
     result warm = generate(llm, other, n, 5), cold = generate_cold(model, other, n, 5);
@@ -144,7 +136,7 @@ static void test_reset_to(void **state) {
   (void)state;
   lm_need(LM_MODELS MODEL);
   int32_t tokens[24];
-  fill(tokens, 24, 9, 384);
+  lm_fill(tokens, 24, 9, 384);
   cairn_llm *llm = lm_open(g_context, MODEL, NULL), *fresh = lm_open(g_context, MODEL, NULL);
   lm_rows cold = {0};
   lm_feed(fresh, tokens, 24, 24, &cold);
@@ -174,7 +166,7 @@ static void test_prefill_logits_disable_reuse(void **state) {
   (void)state;
   lm_need(LM_MODELS MODEL);
   int32_t tokens[12];
-  fill(tokens, 12, 3, 384);
+  lm_fill(tokens, 12, 3, 384);
   cairn_llm *llm = lm_open(g_context, MODEL, NULL);
   result first = generate(llm, tokens, 12, 3), r;
   lm_rows rows = {0};
@@ -208,7 +200,7 @@ static void expect_full(cairn_llm *llm, const int32_t *tokens, int64_t n, int64_
 
 static void check_limit(const cairn_llm_options *options, int64_t limit, const char *part) {
   int32_t tokens[300];
-  fill(tokens, 300, 2, 384);
+  lm_fill(tokens, 300, 2, 384);
   cairn_llm *llm = lm_open(g_context, MODEL, options);
   cairn_llm_info info;
   cairn_llm_describe(llm, &info);
@@ -250,7 +242,7 @@ static void test_forced_to_the_end(void **state) {
   (void)state;
   lm_need(LM_MODELS MODEL);
   int32_t tokens[64];
-  fill(tokens, 64, 2, 384);
+  lm_fill(tokens, 64, 2, 384);
   cairn_llm *llm = lm_open(g_context, MODEL, &(cairn_llm_options){.max_context = 20});
   cairn_generation *g;
   result r;
@@ -276,7 +268,7 @@ static void test_growth(void **state) {
   (void)state;
   lm_need(LM_MODELS GROWING);
   int32_t tokens[30];
-  fill(tokens, 30, 4, 384);
+  lm_fill(tokens, 30, 4, 384);
   static const int64_t kCapacities[] = {8, 16, 1024, 2048, 4096};
   result first = generate_cold(GROWING, tokens, 30, 300);
   for (int i = 0; i < 5; i++) {
@@ -370,7 +362,7 @@ static bool count_calls(void *user) {
 // Runs of the prompt: should_cancel is asked once before it and once before every piece.
 static int64_t pieces_of(const cairn_llm_options *options, int64_t n) {
   static int32_t tokens[1200];
-  fill(tokens, n, 7, 384);
+  lm_fill(tokens, n, 7, 384);
   cairn_llm *llm = lm_open(g_context, GROWING, options);
   counter c = {.limit = INT64_MAX};
   cairn_generation *g;
@@ -406,7 +398,7 @@ static void test_cancel_by_question(void **state) {
   (void)state;
   lm_need(LM_MODELS MODEL);
   int32_t tokens[100];
-  fill(tokens, 100, 7, 384);
+  lm_fill(tokens, 100, 7, 384);
   cairn_llm *llm = lm_open(g_context, MODEL, &(cairn_llm_options){.prefill_chunk = 10});
   result full = generate_cold(MODEL, tokens, 100, 20), r;
   for (int64_t limit = 0; limit < 30; limit += 3) {
@@ -539,7 +531,7 @@ static void test_seeds(void **state) {
   (void)state;
   lm_need(LM_MODELS MODEL);
   int32_t tokens[40];
-  fill(tokens, 40, 8, 384);
+  lm_fill(tokens, 40, 8, 384);
   cairn_llm *whole = lm_open(g_context, MODEL, NULL), *pieces = lm_open(g_context, MODEL, &(cairn_llm_options){.prefill_chunk = 7});
   cairn_sampling s = {.temperature = 1.5f,
                       .has_top_p = true,

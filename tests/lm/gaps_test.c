@@ -79,13 +79,6 @@ static void expect_same(const variant *v, const result *a, const result *b) {
   }
 }
 
-static void fill(int32_t *tokens, int64_t n, uint32_t seed) {
-  for (int64_t i = 0; i < n; i++) {
-    seed = seed * 1664525u + 1013904223u;
-    tokens[i] = (int32_t)((seed >> 8) % VOCAB);
-  }
-}
-
 static int64_t held(const cairn_llm *llm) {
   int64_t n;
   cairn_llm_history(llm, &n);
@@ -100,7 +93,7 @@ static void test_turns_behind_max_tokens(void **state) {
     int32_t tokens[200];
     int64_t n = 11;
     cairn_llm *llm = open_variant(v);
-    fill(tokens, n, 3);
+    lm_fill(tokens, n, 3, VOCAB);
     for (int turn = 0; turn < 5; turn++) {
       const int64_t before = held(llm);
       const result r = greedy(llm, tokens, n, 6 + turn);
@@ -111,7 +104,7 @@ static void test_turns_behind_max_tokens(void **state) {
       assert_true(held(llm) >= n + r.n - 1);
       memcpy(tokens + n, r.tokens, (size_t)r.n * sizeof *tokens);
       n += r.n;
-      fill(tokens + n, 3, 50 + (uint32_t)turn);
+      lm_fill(tokens + n, 3, 50 + (uint32_t)turn, VOCAB);
       n += 3;
     }
     cairn_llm_close(llm);
@@ -126,7 +119,7 @@ static void test_turns_behind_a_stop(void **state) {
   lm_need(LM_MODELS "tiny-qwen3-macos");
   FOR_EACH_VARIANT(v) {
     int32_t tokens[64];
-    fill(tokens, 9, 8);
+    lm_fill(tokens, 9, 8, VOCAB);
     cairn_llm *llm = open_variant(v);
     const result whole = greedy(llm, tokens, 9, 16);
     for (int64_t at = 1; at < 8; at += 2) {
@@ -148,7 +141,7 @@ static void test_turns_behind_a_stop(void **state) {
         int32_t next[64];
         memcpy(next, tokens, 9 * sizeof *next);
         memcpy(next + 9, r.tokens, (size_t)r.n * sizeof *next);
-        fill(next + 9 + r.n, 2, 77);
+        lm_fill(next + 9 + r.n, 2, 77, VOCAB);
         const cairn_generate_options turn = {.tokens = next, .n_tokens = (size_t)(11 + r.n), .max_tokens = 5, .ignore_eos = true};
         const result warm = run(llm, &turn), cold = fresh(v, &turn);
         expect_same(v, &warm, &cold);
@@ -165,7 +158,7 @@ static void test_no_tokens(void **state) {
   lm_need(LM_MODELS "tiny-qwen3-macos");
   FOR_EACH_VARIANT(v) {
     int32_t tokens[9];
-    fill(tokens, 9, 8);
+    lm_fill(tokens, 9, 8, VOCAB);
     cairn_llm *llm = open_variant(v);
     const result r = greedy(llm, tokens, 9, 0);
     assert_int_equal(r.n, 0);
@@ -181,7 +174,7 @@ static void test_unlimited_is_not_allocated(void **state) {
   FOR_EACH_VARIANT(v) {
     if (strcmp(v->kv, "fixed") == 0) continue;
     int32_t tokens[9];
-    fill(tokens, 9, 8);
+    lm_fill(tokens, 9, 8, VOCAB);
     cairn_llm *llm = open_variant(v);
     int64_t most = 5;
     cairn_llm_info info;
@@ -211,7 +204,7 @@ static void test_settings_do_not_stay(void **state) {
   };
   FOR_EACH_VARIANT(v) {
     int32_t tokens[12];
-    fill(tokens, 12, 21);
+    lm_fill(tokens, 12, 21, VOCAB);
     cairn_llm *llm = open_variant(v);
     for (size_t i = 0; i < sizeof kSettings / sizeof *kSettings; i++) {
       const cairn_generate_options o = {.tokens = tokens, .n_tokens = 12, .max_tokens = 20, .ignore_eos = true, .sampling = kSettings[i]};
@@ -228,7 +221,7 @@ static void test_seeds_on_all_engines(void **state) {
   lm_need(LM_MODELS "tiny-qwen3-macos");
   int32_t tokens[12];
   result first[sizeof kVariants / sizeof *kVariants];
-  fill(tokens, 12, 33);
+  lm_fill(tokens, 12, 33, VOCAB);
   const cairn_sampling s = {.temperature = 1.2f,
                             .has_top_k = true,
                             .top_k = 40,
@@ -266,7 +259,7 @@ static void test_full_prompts(void **state) {
     cairn_llm *llm = open_variant(v);
     cairn_llm_describe(llm, &info);
     assert_true(info.max_context < 8192);
-    fill(tokens, info.max_context, 1);
+    lm_fill(tokens, info.max_context, 1, VOCAB);
     snprintf(part, sizeof part, "the prompt has %lld tokens", (long long)info.max_context);
     const cairn_generate_options o = {.tokens = tokens, .n_tokens = (size_t)info.max_context, .max_tokens = 1};
     lm_expect(cairn_llm_generate(llm, &o, &g), CAIRN_CONTEXT_FULL, part);
@@ -281,7 +274,7 @@ static void test_warm_up_leaves_nothing(void **state) {
   lm_need(LM_MODELS "tiny-qwen3-macos");
   FOR_EACH_VARIANT(v) {
     int32_t tokens[12];
-    fill(tokens, 12, 5);
+    lm_fill(tokens, 12, 5, VOCAB);
     const cairn_generate_options o = {.tokens = tokens, .n_tokens = 12, .max_tokens = 10, .ignore_eos = true};
     const result cold = fresh(v, &o);
     static const int64_t kLengths[] = {1, 2, 64, 200};
@@ -326,7 +319,7 @@ static void test_reset_meanwhile(void **state) {
   lm_need(LM_MODELS "tiny-qwen3-macos");
   FOR_EACH_VARIANT(v) {
     int32_t tokens[12];
-    fill(tokens, 12, 5);
+    lm_fill(tokens, 12, 5, VOCAB);
     cairn_generate_options o = {.tokens = tokens, .n_tokens = 12, .max_tokens = 30, .ignore_eos = true};
     const result cold = fresh(v, &o);
     intruder i = {.llm = open_variant(v)};
@@ -358,7 +351,7 @@ static void test_forced_behind_a_prefix(void **state) {
   lm_need(LM_MODELS "tiny-qwen3-macos");
   FOR_EACH_VARIANT(v) {
     int32_t tokens[40];
-    fill(tokens, 40, 15);
+    lm_fill(tokens, 40, 15, VOCAB);
     lm_rows warm = {0}, cold = {0};
     cairn_generate_options o = {.tokens = tokens, .n_tokens = 20, .forced = tokens + 20, .n_forced = 12, .on_logits = lm_keep_row};
     cairn_llm *llm = open_variant(v), *other = open_variant(v);
@@ -384,7 +377,7 @@ static void test_hits_after_a_reset(void **state) {
   lm_need(LM_MODELS "tiny-qwen3-macos");
   FOR_EACH_VARIANT(v) {
     int32_t tokens[12];
-    fill(tokens, 12, 5);
+    lm_fill(tokens, 12, 5, VOCAB);
     cairn_llm *llm = open_variant(v);
     greedy(llm, tokens, 12, 4);
     assert_int_equal(greedy(llm, tokens, 12, 4).hit, 11);

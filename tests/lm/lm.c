@@ -3,6 +3,7 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/json.h"
 #include "tensor/tensor.h"
 
@@ -64,6 +65,58 @@ const char *lm_engine(const cairn_llm *llm) {
   cairn_llm_info info;
   cairn_llm_describe(llm, &info);
   return info.engine;
+}
+
+cairn_llm *lm_open_path(cairn_context *context, const char *path, const cairn_llm_options *options) {
+  cairn_llm *llm;
+  LM_OK(cairn_llm_open(context, path, options, &llm));
+  return llm;
+}
+
+void lm_fill(int32_t *tokens, int64_t n, uint32_t seed, uint32_t vocab) {
+  for (int64_t i = 0; i < n; i++) {
+    seed = seed * 1664525u + 1013904223u;
+    tokens[i] = (int32_t)((seed >> 8) % vocab);
+  }
+}
+
+int lm_remove_folder(const char *path) {
+  char command[256];
+  snprintf(command, sizeof command, "rm -rf '%s'", path);
+  return system(command);
+}
+
+// --- memory ---------------------------------------------------------------------------------------------------------
+
+static void *count_alloc(void *self, size_t bytes, size_t align) {
+  lm_counting *c = self;
+  if (atomic_fetch_add(&c->n_allocations, 1) + 1 == atomic_load(&c->fail_at)) return NULL;
+  const cairn_allocator *a = crn_default_allocator();
+  void *p = a->alloc(a->self, bytes, align);
+  if (p) {
+    atomic_fetch_add(&c->n_live, 1);
+    atomic_fetch_add(&c->bytes, (long long)bytes);
+  }
+  return p;
+}
+
+static void count_free(void *self, void *pointer, size_t bytes) {
+  lm_counting *c = self;
+  const cairn_allocator *a = crn_default_allocator();
+  if (pointer) {
+    atomic_fetch_sub(&c->n_live, 1);
+    atomic_fetch_sub(&c->bytes, (long long)bytes);
+  }
+  a->free(a->self, pointer, bytes);
+}
+
+cairn_context *lm_counted_context(lm_counting *c, int n_threads) {
+  cairn_context *context;
+  *c = (lm_counting){0};
+  const cairn_allocator allocator = {c, count_alloc, count_free};
+  const cairn_context_options options = {.allocator = &allocator, .n_threads = n_threads};
+  LM_OK(cairn_context_create(&options, &context));
+  return context;
 }
 
 // --- goldens --------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 #include <stdint.h>
 // cmocka needs the headers above in front of it.
 #include <cmocka.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,22 @@ cairn_llm *lm_open(cairn_context *context, const char *name, const cairn_llm_opt
 
 /// The name of its engine.
 const char *lm_engine(const cairn_llm *llm);
+
+/// Opens a path with the options as they are; fails the test when that fails.
+cairn_llm *lm_open_path(cairn_context *context, const char *path, const cairn_llm_options *options);
+
+/// Tokens of [0, vocab) that look random and are the same every time.
+void lm_fill(int32_t *tokens, int64_t n, uint32_t seed, uint32_t vocab);
+/// Removes a folder with all that is in it; 0 when that went well.
+int lm_remove_folder(const char *path);
+
+/// An allocator that counts, and fails when it is told to. Thread: safe.
+typedef struct lm_counting {
+  atomic_llong n_allocations, n_live, fail_at;  ///< fail_at: number of the allocation that fails, 0 = none
+  atomic_llong bytes;                           ///< in use
+} lm_counting;
+/// A context that takes its memory from `c`, which starts anew.
+cairn_context *lm_counted_context(lm_counting *c, int n_threads);
 
 // --- goldens --------------------------------------------------------------------------------------------------------
 

@@ -10,44 +10,6 @@
 #define FIXED "tiny-qwen3_untied-ios"
 #define VISION "tiny-qwen3_vl-vlm"
 
-// --- an allocator that counts and can fail --------------------------------------------------------------------------
-
-typedef struct counting {
-  atomic_llong n_allocations, n_live, fail_at;  ///< fail_at: number of the allocation that fails, 0 = none
-  atomic_llong bytes;
-} counting;
-
-static void *count_alloc(void *self, size_t bytes, size_t align) {
-  counting *c = self;
-  if (atomic_fetch_add(&c->n_allocations, 1) + 1 == atomic_load(&c->fail_at)) return NULL;
-  const cairn_allocator *a = crn_default_allocator();
-  void *p = a->alloc(a->self, bytes, align);
-  if (p) {
-    atomic_fetch_add(&c->n_live, 1);
-    atomic_fetch_add(&c->bytes, (long long)bytes);
-  }
-  return p;
-}
-
-static void count_free(void *self, void *pointer, size_t bytes) {
-  counting *c = self;
-  const cairn_allocator *a = crn_default_allocator();
-  if (pointer) {
-    atomic_fetch_sub(&c->n_live, 1);
-    atomic_fetch_sub(&c->bytes, (long long)bytes);
-  }
-  a->free(a->self, pointer, bytes);
-}
-
-static cairn_context *counted_context(counting *c, int n_threads) {
-  cairn_context *context;
-  *c = (counting){0};
-  const cairn_allocator allocator = {c, count_alloc, count_free};
-  const cairn_context_options options = {.allocator = &allocator, .n_threads = n_threads};
-  LM_OK(cairn_context_create(&options, &context));
-  return context;
-}
-
 // --- steady state ---------------------------------------------------------------------------------------------------
 
 enum { STEPS = 200, VIEWS = 64 };
@@ -57,7 +19,7 @@ typedef struct tally {
 } tally;
 
 // Feeds single tokens and counts the allocations of each step.
-static tally feed_steps(cairn_llm *llm, counting *c) {
+static tally feed_steps(cairn_llm *llm, lm_counting *c) {
   tally t = {0};
   const int32_t token = 3;
   const cairn_forward_options o = {.tokens = &token, .n_tokens = 1};
@@ -72,8 +34,8 @@ static tally feed_steps(cairn_llm *llm, counting *c) {
 }
 
 static void check_steps(const char *model, const cairn_llm_options *options) {
-  counting c;
-  cairn_context *context = counted_context(&c, 2);
+  lm_counting c;
+  cairn_context *context = lm_counted_context(&c, 2);
   cairn_llm *llm = lm_open(context, model, options);
   // The first time the executor's workspace grows along with the sequence.
   tally first = feed_steps(llm, &c);
@@ -134,8 +96,8 @@ static cairn_status generate(cairn_llm *llm, int32_t *out_tokens) {
 // Whatever allocation of a generation fails: it says so, and the engine gives the right tokens afterwards.
 static void check_generation(const char *model, const cairn_llm_options *options) {
   int32_t golden[12], tokens[12];
-  counting c;
-  cairn_context *context = counted_context(&c, 1);
+  lm_counting c;
+  cairn_context *context = lm_counted_context(&c, 1);
   cairn_llm *llm = lm_open(context, model, options);
   LM_OK(generate(llm, golden));
   cairn_llm_close(llm);
@@ -183,8 +145,8 @@ static void test_images_out_of_memory(void **state) {
 static void test_failed_runs_are_not_built_upon(void **state) {
   (void)state;
   lm_need(LM_MODELS MODEL);
-  counting c;
-  cairn_context *context = counted_context(&c, 1);
+  lm_counting c;
+  cairn_context *context = lm_counted_context(&c, 1);
   const int32_t tokens[] = {5, 6, 7};
   const cairn_forward_options o = {.tokens = tokens, .n_tokens = 3};
   int n_failed_runs = 0;
@@ -221,8 +183,8 @@ static void check_opening(const char *model) {
   char path[512];
   snprintf(path, sizeof path, LM_MODELS "%s", model);
   lm_need(path);
-  counting c;
-  cairn_context *context = counted_context(&c, 1);
+  lm_counting c;
+  cairn_context *context = lm_counted_context(&c, 1);
   cairn_llm *llm;
   long long before = atomic_load(&c.n_allocations), live = atomic_load(&c.n_live);
   LM_OK(cairn_llm_open(context, path, NULL, &llm));

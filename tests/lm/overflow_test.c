@@ -10,19 +10,6 @@
 
 static cairn_context *g_context;
 
-static cairn_llm *open_model(const char *path, const cairn_llm_options *options) {
-  cairn_llm *llm;
-  LM_OK(cairn_llm_open(g_context, path, options, &llm));
-  return llm;
-}
-
-static void fill(int32_t *tokens, int64_t n, uint32_t seed) {
-  for (int64_t i = 0; i < n; i++) {
-    seed = seed * 1664525u + 1013904223u;
-    tokens[i] = (int32_t)((seed >> 8) % 40);
-  }
-}
-
 typedef struct result {
   int32_t tokens[512];
   int64_t n, hit, dropped, fed;
@@ -61,7 +48,7 @@ static void slide_by_hand(const char *path, const cairn_llm_options *options, co
                           int64_t margin, int64_t most, int32_t *out) {
   static int32_t all[2048];
   memcpy(all, prompt, (size_t)n * sizeof *all);
-  cairn_llm *llm = open_model(path, options);
+  cairn_llm *llm = lm_open_path(g_context, path, options);
   for (int64_t i = 0; i < most; i++) {
     const int64_t over = n - max + 1;
     if (over > 0) {
@@ -80,10 +67,10 @@ static void check_slide(const char *path, cairn_llm_options options, int64_t n, 
   static int32_t prompt[256], expected[100];
   const int64_t max = 40;
   options.max_context = max;
-  fill(prompt, n, 1);
+  lm_fill(prompt, n, 1, 40);
   const cairn_llm_options plain = {.max_context = max};
   slide_by_hand(path, &plain, prompt, n, max, sinks, margin, 100, expected);
-  cairn_llm *llm = open_model(path, &options);
+  cairn_llm *llm = lm_open_path(g_context, path, &options);
   const cairn_overflow o = {.kind = CAIRN_OVERFLOW_SLIDE, .sinks = sinks ? sinks : -1, .margin = margin};
   result r = generate(llm, prompt, n, 100, &o);
   assert_int_equal(r.n, 100);
@@ -120,8 +107,8 @@ static void test_slide(void **state) {
 static void test_refuse(void **state) {
   (void)state;
   int32_t prompt[60];
-  fill(prompt, 60, 2);
-  cairn_llm *llm = open_model(FORMS "lm_dynamic", &(cairn_llm_options){.max_context = 40});
+  lm_fill(prompt, 60, 2, 40);
+  cairn_llm *llm = lm_open_path(g_context, FORMS "lm_dynamic", &(cairn_llm_options){.max_context = 40});
   cairn_generation *g;
   const cairn_generate_options o = {.tokens = prompt, .n_tokens = 60, .max_tokens = 1};
   lm_expect(cairn_llm_generate(llm, &o, &g), CAIRN_CONTEXT_FULL, "leaves no room");
@@ -175,8 +162,9 @@ static cairn_status replace(void *user, const int32_t *tokens, size_t n, size_t 
 static void test_summarise(void **state) {
   (void)state;
   int32_t prompt[60], all[200];
-  fill(prompt, 60, 3);
-  cairn_llm *llm = open_model(FORMS "lm_dynamic", &(cairn_llm_options){.max_context = 40}), *fresh = open_model(FORMS "lm_dynamic", NULL);
+  lm_fill(prompt, 60, 3, 40);
+  cairn_llm *llm = lm_open_path(g_context, FORMS "lm_dynamic", &(cairn_llm_options){.max_context = 40}),
+            *fresh = lm_open_path(g_context, FORMS "lm_dynamic", NULL);
   summary s = {.llm = llm};
   const cairn_overflow o = {.kind = CAIRN_OVERFLOW_SUMMARISE, .margin = 8, .replace = replace, .user = &s};
   result r = generate(llm, prompt, 20, 50, &o);
@@ -222,8 +210,8 @@ static void test_summarise(void **state) {
 static void test_sampling_goes_on(void **state) {
   (void)state;
   int32_t prompt[30];
-  fill(prompt, 30, 4);
-  cairn_llm *llm = open_model(FORMS "lm_dynamic", &(cairn_llm_options){.max_context = 40});
+  lm_fill(prompt, 30, 4, 40);
+  cairn_llm *llm = lm_open_path(g_context, FORMS "lm_dynamic", &(cairn_llm_options){.max_context = 40});
   cairn_generate_options o = {.tokens = prompt,
                               .n_tokens = 30,
                               .max_tokens = 40,
@@ -260,7 +248,7 @@ static void test_images(void **state) {
   static unsigned char picture[20 * 10 * 3];
   for (size_t i = 0; i < sizeof picture; i++) picture[i] = (unsigned char)(i * 37);
   const cairn_image images[] = {{.rgb = picture, .width = 20, .height = 10}, {.rgb = picture, .width = 10, .height = 20}};
-  cairn_llm *llm = open_model(LM_MODELS "tiny-qwen3_vl-vlm", &(cairn_llm_options){.max_context = 40});
+  cairn_llm *llm = lm_open_path(g_context, LM_MODELS "tiny-qwen3_vl-vlm", &(cairn_llm_options){.max_context = 40});
   cairn_llm_images info;
   cairn_llm_describe_images(llm, &info);
   int32_t prompt[30];

@@ -79,10 +79,6 @@ static uint32_t next_random(uint32_t *seed) {
   return *seed >> 8;
 }
 
-static void fill(int32_t *tokens, int64_t n, uint32_t seed, uint32_t vocab) {
-  for (int64_t i = 0; i < n; i++) tokens[i] = (int32_t)(next_random(&seed) % vocab);
-}
-
 static const cairn_sampling kSamplings[] = {
     {.temperature = 0},
     {.temperature = 0, .has_repetition_penalty = true, .repetition_penalty = 1.3f},
@@ -117,7 +113,7 @@ static void test_same_tokens(void **state) {
     cairn_llm *one = open_engine(kModels[m], "sequential", 0);
     cairn_llm_info info;
     cairn_llm_describe(one, &info);
-    fill(prompt, 20, (uint32_t)m, (uint32_t)info.vocab_size);
+    lm_fill(prompt, 20, (uint32_t)m, (uint32_t)info.vocab_size);
     for (size_t d = 0; d < sizeof kDepths / sizeof *kDepths; d++) {
       cairn_llm *ahead = open_engine(kModels[m], d ? "pipelined" : "coreai-pipelined", kDepths[d]);
       for (size_t s = 0; s < N_SAMPLINGS; s++) {
@@ -143,7 +139,7 @@ static void test_forms(void **state) {
   static const char *const kForms[] = {"lm_dynamic", "lm_static_one", "lm_two_functions", "lm_four_states", "lm_host_cache/model.aimodel",
                                        "lm_hybrid"};
   int32_t prompt[19];
-  fill(prompt, 19, 3, FORM_VOCAB);
+  lm_fill(prompt, 19, 3, FORM_VOCAB);
   for (size_t f = 0; f < sizeof kForms / sizeof *kForms; f++) {
     char path[512];
     snprintf(path, sizeof path, FORMS "%s", kForms[f]);
@@ -164,7 +160,7 @@ static void test_sampling_changes_between_turns(void **state) {
   (void)state;
   lm_need(LM_MODELS MODEL);
   int32_t prompt[12];
-  fill(prompt, 12, 5, VOCAB);
+  lm_fill(prompt, 12, 5, VOCAB);
   cairn_llm *one = open_engine(MODEL, "sequential", 0), *ahead = open_engine(MODEL, "pipelined", 0);
   static const float kTemperatures[] = {0.7f, 0.7005f, 0.9f, 0, 1.5f};
   for (size_t i = 0; i < sizeof kTemperatures / sizeof *kTemperatures; i++) {
@@ -198,8 +194,8 @@ static void test_storage(void **state) {
     o.pipeline_depth = 4;
     cairn_llm *ahead = lm_open(g_context, MODEL, &o);
     for (uint32_t turn = 0; turn < 3; turn++) {
-      fill(prompt, 40, 6, VOCAB);
-      fill(prompt + 30, 10, turn, VOCAB);
+      lm_fill(prompt, 40, 6, VOCAB);
+      lm_fill(prompt + 30, 10, turn, VOCAB);
       const cairn_generate_options g = {
           .tokens = prompt, .n_tokens = 40, .max_tokens = 180, .ignore_eos = true, .sampling = kSamplings[turn % N_SAMPLINGS]};
       const result a = generate(one, &g), b = generate(ahead, &g);
@@ -251,7 +247,7 @@ static void test_no_token_is_lost(void **state) {
   (void)state;
   lm_need(LM_MODELS MODEL);
   int32_t prompt[6];
-  fill(prompt, 6, 8, VOCAB);
+  lm_fill(prompt, 6, 8, VOCAB);
   for (int depth = 1; depth <= 4; depth++) {
     cairn_llm *llm = open_engine(MODEL, "pipelined", depth);
     for (int64_t n = 0; n <= 60; n++) {
@@ -274,7 +270,7 @@ static void test_rows(void **state) {
   (void)state;
   lm_need(LM_MODELS MODEL);
   int32_t prompt[7];
-  fill(prompt, 7, 21, VOCAB);
+  lm_fill(prompt, 7, 21, VOCAB);
   for (int depth = 1; depth <= 4; depth++) {
     cairn_llm *one = open_engine(MODEL, "sequential", 0), *ahead = open_engine(MODEL, "pipelined", depth);
     listener a = new_listener(7), b = new_listener(7);
@@ -306,7 +302,7 @@ static void test_growth_on_the_way(void **state) {
   (void)state;
   lm_need(LM_MODELS MODEL);
   int32_t prompt[5];
-  fill(prompt, 5, 4, VOCAB);
+  lm_fill(prompt, 5, 4, VOCAB);
   listener all = new_listener(5);
   cairn_generate_options o = {.tokens = prompt,
                               .n_tokens = 5,
@@ -343,7 +339,7 @@ static void test_depth(void **state) {
   (void)state;
   lm_need(LM_MODELS MODEL);
   int32_t prompt[6];
-  fill(prompt, 6, 8, VOCAB);
+  lm_fill(prompt, 6, 8, VOCAB);
   for (int depth = 0; depth <= 8; depth++) {
     cairn_llm *llm = open_engine(MODEL, "pipelined", depth);
     listener l = new_listener(6);
@@ -366,7 +362,7 @@ static void check_next_turn(cairn_llm *llm, const int32_t *prompt, int64_t n_pro
   memcpy(next, prompt, (size_t)n_prompt * sizeof *next);
   memcpy(next + n_prompt, r->tokens, (size_t)r->n * sizeof *next);
   int64_t n = n_prompt + r->n;
-  fill(next + n, 5, (uint32_t)n, VOCAB);
+  lm_fill(next + n, 5, (uint32_t)n, VOCAB);
   const cairn_generate_options o = {.tokens = next, .n_tokens = (size_t)(n + 5), .max_tokens = 12, .ignore_eos = true};
   const result warm = generate(llm, &o), cold = generate(fresh, &o);
   expect_same("next turn", &warm, &cold);
@@ -379,7 +375,7 @@ static void test_reader_leaves(void **state) {
   (void)state;
   lm_need(LM_MODELS MODEL);
   int32_t prompt[9];
-  fill(prompt, 9, 17, VOCAB);
+  lm_fill(prompt, 9, 17, VOCAB);
   int64_t n_kept = 0;
   for (int depth = 1; depth <= 5; depth += 2) {
     for (int64_t k = 1; k <= 13; k += 3) {
@@ -412,7 +408,7 @@ static void test_stop_id_in_the_stream(void **state) {
   (void)state;
   lm_need(LM_MODELS MODEL);
   int32_t prompt[9];
-  fill(prompt, 9, 23, VOCAB);
+  lm_fill(prompt, 9, 23, VOCAB);
   cairn_llm *one = open_engine(MODEL, "sequential", 0);
   cairn_generate_options o = {.tokens = prompt, .n_tokens = 9, .max_tokens = 60, .ignore_eos = true, .sampling = kSamplings[4]};
   const result whole = generate(one, &o);
@@ -440,7 +436,7 @@ static void test_most_tokens(void **state) {
   (void)state;
   lm_need(LM_MODELS MODEL);
   int32_t prompt[9];
-  fill(prompt, 9, 29, VOCAB);
+  lm_fill(prompt, 9, 29, VOCAB);
   for (int64_t n = 1; n <= 10; n++) {
     cairn_llm *llm = open_engine(MODEL, "pipelined", 3);
     const cairn_generate_options o = {.tokens = prompt, .n_tokens = 9, .max_tokens = n, .ignore_eos = true};
@@ -455,7 +451,7 @@ static void test_most_tokens(void **state) {
 static void test_hybrid(void **state) {
   (void)state;
   int32_t prompt[9];
-  fill(prompt, 9, 2, FORM_VOCAB);
+  lm_fill(prompt, 9, 2, FORM_VOCAB);
   cairn_llm *llm = open_engine(FORMS "lm_hybrid", "pipelined", 4);
   cairn_llm_info info;
   cairn_llm_describe(llm, &info);
@@ -481,7 +477,7 @@ static void test_other_calls(void **state) {
   (void)state;
   lm_need(LM_MODELS MODEL);
   int32_t prompt[64];
-  fill(prompt, 64, 2, VOCAB);
+  lm_fill(prompt, 64, 2, VOCAB);
   cairn_llm *llm = lm_open(g_context, MODEL, &(cairn_llm_options){.engine = "pipelined", .max_context = 64});
   cairn_generation *g;
   cairn_generate_options o = {.tokens = prompt, .n_tokens = 64, .max_tokens = -1, .ignore_eos = true};
@@ -523,7 +519,7 @@ static cairn_llm *open_with_table(const char *engine, int32_t bad) {
 static void test_choosing_fails(void **state) {
   (void)state;
   int32_t prompt[6];
-  fill(prompt, 6, 11, FORM_VOCAB);
+  lm_fill(prompt, 6, 11, FORM_VOCAB);
   cairn_llm *good = open_with_table("sequential", -1);
   cairn_generate_options o = {.tokens = prompt, .n_tokens = 6, .max_tokens = 40, .ignore_eos = true, .sampling = kSamplings[4]};
   const result whole = generate(good, &o);
@@ -567,7 +563,7 @@ static void test_reader_fails(void **state) {
   (void)state;
   lm_need(LM_MODELS MODEL);
   int32_t prompt[6];
-  fill(prompt, 6, 12, VOCAB);
+  lm_fill(prompt, 6, 12, VOCAB);
   cairn_llm *llm = open_engine(MODEL, "pipelined", 3);
   for (int64_t k = 1; k < 9; k++) {
     listener l = new_listener(6);
@@ -606,7 +602,7 @@ static void test_inside_of_a_stream(void **state) {
   (void)state;
   lm_need(LM_MODELS MODEL);
   int32_t prompt[6];
-  fill(prompt, 6, 12, VOCAB);
+  lm_fill(prompt, 6, 12, VOCAB);
   const cairn_generate_options o = {.tokens = prompt, .n_tokens = 6, .max_tokens = 20, .ignore_eos = true};
   cairn_stream *stream;
   LM_OK(cairn_stream_create(g_context, NULL, &stream));
@@ -649,7 +645,7 @@ static void take_turn(cairn_llm *one, cairn_llm *ahead, uint32_t *seed) {
   const uint32_t how = next_random(seed) % 6;
   listener l = new_listener(n);
   // Prompts agree in their beginnings, so that rows of earlier turns are used.
-  fill(prompt, n, 77, VOCAB);
+  lm_fill(prompt, n, 77, VOCAB);
   prompt[next_random(seed) % (uint32_t)n] = (int32_t)(next_random(seed) % VOCAB);
   cairn_generate_options o = {.tokens = prompt,
                               .n_tokens = (size_t)n,

@@ -16,19 +16,6 @@
 static cairn_context *g_context;
 static char g_folder[64];
 
-static cairn_llm *open_model(const char *path, const cairn_llm_options *options) {
-  cairn_llm *llm;
-  LM_OK(cairn_llm_open(g_context, path, options, &llm));
-  return llm;
-}
-
-static void fill(int32_t *tokens, int64_t n, uint32_t seed) {
-  for (int64_t i = 0; i < n; i++) {
-    seed = seed * 1664525u + 1013904223u;
-    tokens[i] = (int32_t)((seed >> 8) % 40);
-  }
-}
-
 typedef struct result {
   int32_t tokens[64];
   int64_t n, hit, from_memory, from_disk;
@@ -55,7 +42,7 @@ static void same_tokens(const char *what, const result *a, const result *b) {
 }
 
 static result cold(const char *path, const int32_t *tokens, int64_t n, int64_t max_tokens) {
-  cairn_llm *llm = open_model(path, NULL);
+  cairn_llm *llm = lm_open_path(g_context, path, NULL);
   result r = generate(llm, tokens, n, max_tokens);
   assert_int_equal(r.hit, 0);
   cairn_llm_close(llm);
@@ -66,9 +53,7 @@ static result cold(const char *path, const int32_t *tokens, int64_t n, int64_t m
 
 static int remove_folder(void **state) {
   (void)state;
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", g_folder);
-  return system(command);
+  return lm_remove_folder(g_folder);
 }
 
 static int make_folder(void **state) {
@@ -108,27 +93,27 @@ static void test_disk(void **state) {
   (void)state;
   lm_need(GROWING);
   static int32_t tokens[300];
-  fill(tokens, 300, 1);
+  lm_fill(tokens, 300, 1, 40);
   const cairn_llm_options o = {.prompt_cache = g_folder};
-  cairn_llm *llm = open_model(GROWING, &o);
+  cairn_llm *llm = lm_open_path(g_context, GROWING, &o);
   result first = generate(llm, tokens, 200, 8);
   assert_int_equal(first.hit, 0);
   assert_int_equal(list_folder().n, 3);  // 207 tokens were fed
   cairn_llm_close(llm);
   // Another engine, as another process would open it.
-  llm = open_model(GROWING, &o);
+  llm = lm_open_path(g_context, GROWING, &o);
   result again = generate(llm, tokens, 200, 8);
   assert_int_equal(again.hit, 192);
   assert_int_equal(again.from_disk, 192);
   same_tokens("again", &again, &first);
   // A prompt that parts in the third block.
-  fill(tokens + 150, 150, 2);
+  lm_fill(tokens + 150, 150, 2, 40);
   LM_OK(cairn_llm_reset(llm, 0));
   result parted = generate(llm, tokens, 300, 8), expected = cold(GROWING, tokens, 300, 8);
   assert_int_equal(parted.from_disk, 128);
   same_tokens("parted", &parted, &expected);
   // What the sequence holds itself comes first.
-  fill(tokens + 290, 10, 3);
+  lm_fill(tokens + 290, 10, 3, 40);
   parted = generate(llm, tokens, 300, 8);
   assert_int_equal(parted.hit, 290);
   assert_int_equal(parted.from_disk, 0);
@@ -140,14 +125,14 @@ static void test_disk_storages(void **state) {
   (void)state;
   lm_need(GROWING);
   static int32_t tokens[200];
-  fill(tokens, 200, 4);
+  lm_fill(tokens, 200, 4, 40);
   static const cairn_llm_options kOptions[] = {
       {.kv = "growing", .kv_capacity = 16}, {.kv = "paged", .kv_page = 128}, {.kv = "fixed"}, {.engine = "pipelined"}};
   result expected = cold(GROWING, tokens, 200, 8);
   for (int i = 0; i < 4; i++) {
     cairn_llm_options o = kOptions[i];
     o.prompt_cache = g_folder;
-    cairn_llm *llm = open_model(GROWING, &o);
+    cairn_llm *llm = lm_open_path(g_context, GROWING, &o);
     result r = generate(llm, tokens, 200, 8);
     assert_int_equal(r.from_disk, i ? 192 : 0);
     same_tokens("storage", &r, &expected);
@@ -158,14 +143,14 @@ static void test_disk_storages(void **state) {
 // Random cut points: whatever is found gives what a cold run gives.
 static void check_cuts(const char *path, int64_t most, int n_rounds) {
   static int32_t tokens[400], other[400];
-  fill(tokens, most, 5);
+  lm_fill(tokens, most, 5, 40);
   const cairn_llm_options o = {.prompt_cache = g_folder};
   int n_found = 0;
   for (int i = 0; i < n_rounds; i++) {
     const int64_t cut = i * 97 % most, n = cut + 1 + i * 31 % (most - cut);
     memcpy(other, tokens, sizeof other);
-    fill(other + cut, n - cut, 100 + (uint32_t)i % 3);
-    cairn_llm *llm = open_model(path, &o);
+    lm_fill(other + cut, n - cut, 100 + (uint32_t)i % 3, 40);
+    cairn_llm *llm = lm_open_path(g_context, path, &o);
     result warm = generate(llm, other, n, 6), expected = cold(path, other, n, 6);
     same_tokens(path, &warm, &expected);
     assert_int_equal(warm.hit, warm.from_disk);
@@ -188,13 +173,13 @@ static void test_disk_cuts(void **state) {
 static void test_disk_hybrid(void **state) {
   (void)state;
   static int32_t tokens[79];
-  fill(tokens, 79, 6);
+  lm_fill(tokens, 79, 6, 40);
   const cairn_llm_options o = {.prompt_cache = g_folder};
-  cairn_llm *llm = open_model(FORMS "lm_hybrid", &o);
+  cairn_llm *llm = lm_open_path(g_context, FORMS "lm_hybrid", &o);
   result first = generate(llm, tokens, 70, 4);
   assert_int_equal(list_folder().n, 2);
   cairn_llm_close(llm);
-  llm = open_model(FORMS "lm_hybrid", &o);
+  llm = lm_open_path(g_context, FORMS "lm_hybrid", &o);
   result again = generate(llm, tokens, 70, 4);
   assert_int_equal(again.from_disk, 64);
   same_tokens("hybrid", &again, &first);
@@ -204,7 +189,7 @@ static void test_disk_hybrid(void **state) {
   for (int i = 0; i < l.n; i++) {
     if (strstr(l.names[i], ".whole")) assert_int_equal(unlink(l.names[i]), 0);
   }
-  llm = open_model(FORMS "lm_hybrid", &o);
+  llm = lm_open_path(g_context, FORMS "lm_hybrid", &o);
   again = generate(llm, tokens, 70, 4);
   assert_int_equal(again.hit, 0);
   same_tokens("hybrid without copy", &again, &first);
@@ -217,11 +202,11 @@ static void test_disk_images(void **state) {
   static unsigned char picture[2][20 * 10 * 3];
   static int32_t prompt[120];
   for (size_t i = 0; i < sizeof picture; i++) ((unsigned char *)picture)[i] = (unsigned char)(i * 37 + i / 600 * 11);
-  fill(prompt, 120, 7);
+  lm_fill(prompt, 120, 7, 40);
   const cairn_llm_options o = {.prompt_cache = g_folder};
   int32_t tokens[2][6];
   for (int k = 0; k < 4; k++) {
-    cairn_llm *llm = open_model(LM_MODELS "tiny-qwen3_vl-vlm", &o);
+    cairn_llm *llm = lm_open_path(g_context, LM_MODELS "tiny-qwen3_vl-vlm", &o);
     cairn_llm_images info;
     cairn_llm_describe_images(llm, &info);
     for (int i = 0; i < 120; i++) prompt[i] = prompt[i] == info.image_token ? 41 : prompt[i];
@@ -247,11 +232,11 @@ static void test_damaged_blocks(void **state) {
   (void)state;
   lm_need(GROWING);
   static int32_t tokens[200];
-  fill(tokens, 200, 8);
+  lm_fill(tokens, 200, 8, 40);
   const cairn_llm_options o = {.prompt_cache = g_folder};
   result expected = cold(GROWING, tokens, 200, 6);
   for (int way = 0; way < 5; way++) {
-    cairn_llm *llm = open_model(GROWING, &o);
+    cairn_llm *llm = lm_open_path(g_context, GROWING, &o);
     generate(llm, tokens, 200, 6);
     cairn_llm_close(llm);
     listing l = list_folder();
@@ -267,7 +252,7 @@ static void test_damaged_blocks(void **state) {
       if (way == 3 && i) assert_int_equal(rename(l.names[i], l.names[0]), 0);  // content of another block
       if (way == 4 && i == 1) assert_int_equal(unlink(l.names[i]), 0);
     }
-    llm = open_model(GROWING, &o);
+    llm = lm_open_path(g_context, GROWING, &o);
     result r = generate(llm, tokens, 200, 6);
     same_tokens("damaged", &r, &expected);
     assert_true(way < 3 ? r.hit == 0 : r.hit <= 128);
@@ -279,21 +264,21 @@ static void test_keys(void **state) {
   (void)state;
   lm_need(GROWING);
   static int32_t tokens[100];
-  fill(tokens, 100, 9);
+  lm_fill(tokens, 100, 9, 40);
   cairn_llm_options o = {.prompt_cache = g_folder};
-  cairn_llm *llm = open_model(GROWING, &o);
+  cairn_llm *llm = lm_open_path(g_context, GROWING, &o);
   generate(llm, tokens, 100, 2);
   cairn_llm_close(llm);
   // Another model, and another precision, have blocks of their own.
-  llm = open_model(LM_MODELS "tiny-qwen2-macos", &o);
+  llm = lm_open_path(g_context, LM_MODELS "tiny-qwen2-macos", &o);
   assert_int_equal(generate(llm, tokens, 100, 2).hit, 0);
   cairn_llm_close(llm);
   const cairn_model_options bf16 = {.precision = CAIRN_PRECISION_BF16};
   o.model = &bf16;
-  llm = open_model(GROWING, &o);
+  llm = lm_open_path(g_context, GROWING, &o);
   assert_int_equal(generate(llm, tokens, 100, 2).hit, 0);
   cairn_llm_close(llm);
-  llm = open_model(GROWING, &o);
+  llm = lm_open_path(g_context, GROWING, &o);
   assert_int_equal(generate(llm, tokens, 100, 2).hit, 64);
   cairn_llm_close(llm);
   o.prompt_cache = "/proc/nowhere";
@@ -304,16 +289,16 @@ static void test_disk_bound(void **state) {
   (void)state;
   lm_need(GROWING);
   static int32_t tokens[200], often[200];
-  fill(often, 200, 10);
+  lm_fill(often, 200, 10, 40);
   cairn_llm_options o = {.prompt_cache = g_folder};
-  cairn_llm *llm = open_model(GROWING, &o);
+  cairn_llm *llm = lm_open_path(g_context, GROWING, &o);
   generate(llm, often, 200, 2);
   const int64_t each = list_folder().bytes / 3;
   cairn_llm_close(llm);
   o.prompt_cache_bytes = (uint64_t)(10 * each);
-  llm = open_model(GROWING, &o);
+  llm = lm_open_path(g_context, GROWING, &o);
   for (uint32_t i = 0; i < 8; i++) {
-    fill(tokens, 200, 20 + i);
+    lm_fill(tokens, 200, 20 + i, 40);
     generate(llm, tokens, 200, 2);
     LM_OK(cairn_llm_reset(llm, 0));
     result r = generate(llm, often, 200, 2);
@@ -330,10 +315,10 @@ static void test_killed(void **state) {
   lm_need(GROWING);
   static int32_t tokens[300];
   const cairn_llm_options o = {.prompt_cache = g_folder, .prompt_cache_bytes = 4 << 20};
-  cairn_llm *llm = open_model(GROWING, &o), *check = open_model(GROWING, &o);
+  cairn_llm *llm = lm_open_path(g_context, GROWING, &o), *check = lm_open_path(g_context, GROWING, &o);
   result expected[3];
   for (uint32_t k = 0; k < 3; k++) {
-    fill(tokens, 300, 30 + k);
+    lm_fill(tokens, 300, 30 + k, 40);
     expected[k] = cold(GROWING, tokens, 300, 4);
   }
   int64_t n_found = 0;
@@ -344,7 +329,7 @@ static void test_killed(void **state) {
       assert_true(children[c] >= 0);
       if (children[c] == 0) {
         for (uint32_t k = 0;; k = (k + 1) % 3) {
-          fill(tokens, 300, 30 + k);
+          lm_fill(tokens, 300, 30 + k, 40);
           LM_OK(cairn_llm_reset(llm, 0));
           generate(llm, tokens, 300, 4);
           listing l = list_folder();
@@ -360,7 +345,7 @@ static void test_killed(void **state) {
       assert_true(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
     }
     for (uint32_t k = 0; k < 3; k++) {
-      fill(tokens, 300, 30 + k);
+      lm_fill(tokens, 300, 30 + k, 40);
       LM_OK(cairn_llm_reset(check, 0));
       result r = generate(check, tokens, 300, 4);
       same_tokens("after a kill", &r, &expected[k]);
@@ -377,8 +362,9 @@ static void test_killed(void **state) {
 
 static void check_memory(const char *path, const char *kv, bool copies) {
   static int32_t tokens[60];
-  fill(tokens, 60, 11);
-  cairn_llm *llm = open_model(path, &(cairn_llm_options){.kv = kv, .prefix_bytes = 64 << 20, .snapshot_interval = 16}), *other, *third;
+  lm_fill(tokens, 60, 11, 40);
+  cairn_llm *llm = lm_open_path(g_context, path, &(cairn_llm_options){.kv = kv, .prefix_bytes = 64 << 20, .snapshot_interval = 16}), *other,
+            *third;
   generate(llm, tokens, 40, 4);
   LM_OK(cairn_llm_create_sequence(llm, &other));
   // Nothing was registered or finished yet.
@@ -418,24 +404,24 @@ static void test_memory(void **state) {
 static void test_memory_bound(void **state) {
   (void)state;
   static int32_t tokens[40];
-  cairn_llm *llm = open_model(FORMS "lm_dynamic", NULL), *other;
+  cairn_llm *llm = lm_open_path(g_context, FORMS "lm_dynamic", NULL), *other;
   cairn_llm_info info;
   lm_expect(cairn_llm_register_prefix(llm, -1), CAIRN_FAILED_PRECONDITION, "prefix_bytes");
-  fill(tokens, 40, 12);
+  lm_fill(tokens, 40, 12, 40);
   generate(llm, tokens, 40, 2);
   cairn_llm_describe(llm, &info);
   cairn_llm_close(llm);
-  llm = open_model(FORMS "lm_dynamic", &(cairn_llm_options){.prefix_bytes = 3 * info.kv_bytes});
+  llm = lm_open_path(g_context, FORMS "lm_dynamic", &(cairn_llm_options){.prefix_bytes = 3 * info.kv_bytes});
   for (uint32_t i = 0; i < 6; i++) {
     LM_OK(cairn_llm_create_sequence(llm, &other));
-    fill(tokens, 40, 20 + i);
+    lm_fill(tokens, 40, 20 + i, 40);
     generate(other, tokens, 40, 2);
     cairn_llm_close(other);
     assert_true(crn_llm_shelf_bytes(&llm->model->shelf) <= 3 * info.kv_bytes);
   }
   LM_OK(cairn_llm_create_sequence(llm, &other));
   assert_int_equal(generate(other, tokens, 40, 2).hit, 39);
-  fill(tokens, 40, 20);
+  lm_fill(tokens, 40, 20, 40);
   result gone = generate(other, tokens, 40, 2);
   assert_int_equal(gone.from_memory, 0);
   lm_expect(cairn_llm_register_prefix(other, 99), CAIRN_OUT_OF_RANGE, "a prefix of 99 tokens");

@@ -26,19 +26,6 @@ enum { N_MODELS = sizeof kModels / sizeof *kModels };
 
 static bool is_there(const char *path) { return access(path, R_OK) == 0; }
 
-static cairn_llm *open_model(const char *path, const cairn_llm_options *options) {
-  cairn_llm *llm;
-  LM_OK(cairn_llm_open(g_context, path, options, &llm));
-  return llm;
-}
-
-static void fill(int32_t *tokens, int64_t n, uint32_t seed) {
-  for (int64_t i = 0; i < n; i++) {
-    seed = seed * 1664525u + 1013904223u;
-    tokens[i] = (int32_t)((seed >> 8) % 40);
-  }
-}
-
 typedef struct result {
   int32_t tokens[64];
   int64_t n, hit;
@@ -62,7 +49,7 @@ static result generate(cairn_llm *llm, const int32_t *tokens, int64_t n, int64_t
 }
 
 static result cold(const char *path, const int32_t *tokens, int64_t n, int64_t max_tokens) {
-  cairn_llm *llm = open_model(path, NULL);
+  cairn_llm *llm = lm_open_path(g_context, path, NULL);
   result r = generate(llm, tokens, n, max_tokens);
   assert_int_equal(r.hit, 0);
   cairn_llm_close(llm);
@@ -84,12 +71,12 @@ static int64_t held(const cairn_llm *llm) {
 // Original, fork and a fork of the fork go on differently; each gives what a fresh engine gives for its tokens.
 static void check_forks(const char *path) {
   int32_t a[40], b[40], c[40];
-  fill(a, 40, 1);
+  lm_fill(a, 40, 1, 40);
   memcpy(b, a, sizeof a);
   memcpy(c, a, sizeof a);
-  fill(b + 20, 20, 2);
-  fill(c + 26, 14, 3);
-  cairn_llm *llm = open_model(path, NULL), *fork, *second;
+  lm_fill(b + 20, 20, 2, 40);
+  lm_fill(c + 26, 14, 3, 40);
+  cairn_llm *llm = lm_open_path(g_context, path, NULL), *fork, *second;
   const cairn_forward_options o = {.tokens = a, .n_tokens = 20};
   LM_OK(cairn_llm_forward(llm, &o));
   LM_OK(cairn_llm_fork(llm, -1, &fork));
@@ -129,8 +116,8 @@ static void test_forks(void **state) {
 static void test_fork_limits(void **state) {
   (void)state;
   int32_t tokens[16];
-  fill(tokens, 16, 4);
-  cairn_llm *llm = open_model(FORMS "lm_dynamic", NULL), *fork = NULL;
+  lm_fill(tokens, 16, 4, 40);
+  cairn_llm *llm = lm_open_path(g_context, FORMS "lm_dynamic", NULL), *fork = NULL;
   lm_expect(cairn_llm_fork(llm, 1, &fork), CAIRN_OUT_OF_RANGE, "a fork at token 1 of a sequence of 0");
   LM_OK(cairn_llm_fork(llm, -1, &fork));
   assert_int_equal(held(fork), 0);
@@ -146,7 +133,7 @@ static void test_fork_limits(void **state) {
     cairn_llm_close(fork);
   }
   cairn_llm_close(llm);
-  llm = open_model(FORMS "lm_hybrid", NULL);
+  llm = lm_open_path(g_context, FORMS "lm_hybrid", NULL);
   LM_OK(cairn_llm_forward(llm, &o));
   lm_expect(cairn_llm_fork(llm, 5, &fork), CAIRN_UNSUPPORTED, "a fork is possible at 0 and 16");
   assert_null(fork);
@@ -161,7 +148,7 @@ static void test_paged_fork_copies_nothing(void **state) {
   static int32_t tokens[N + 32];
   const cairn_llm_options paged = {.kv = "paged", .kv_page = 64};
   cairn_llm *llm, *fork;
-  fill(tokens, N + 32, 5);
+  lm_fill(tokens, N + 32, 5, 40);
   LM_OK(cairn_llm_open(g_context, LM_MODELS "tiny-qwen3-macos", &paged, &llm));
   const cairn_forward_options o = {.tokens = tokens, .n_tokens = N};
   LM_OK(cairn_llm_forward(llm, &o));
@@ -170,13 +157,13 @@ static void test_paged_fork_copies_nothing(void **state) {
   cairn_llm_describe(fork, &info);
   assert_int_equal(info.kv_bytes_copied, 0);
   result a = generate(llm, tokens, N + 32, 8);
-  fill(tokens + N, 32, 6);
+  lm_fill(tokens + N, 32, 6, 40);
   result b = generate(fork, tokens, N + 32, 8);
   cairn_llm_close(llm);
   cairn_llm_close(fork);
   result cb = cold(LM_MODELS "tiny-qwen3-macos", tokens, N + 32, 8);
   same_tokens("fork", &b, &cb);
-  fill(tokens, N + 32, 5);
+  lm_fill(tokens, N + 32, 5, 40);
   result ca = cold(LM_MODELS "tiny-qwen3-macos", tokens, N + 32, 8);
   same_tokens("original", &a, &ca);
 }
@@ -186,8 +173,8 @@ static void test_empty_sequences(void **state) {
   for (int i = 0; i < N_MODELS; i++) {
     if (!is_there(kModels[i])) continue;
     int32_t tokens[24];
-    fill(tokens, 24, 6);
-    cairn_llm *llm = open_model(kModels[i], NULL), *other;
+    lm_fill(tokens, 24, 6, 40);
+    cairn_llm *llm = lm_open_path(g_context, kModels[i], NULL), *other;
     generate(llm, tokens, 20, 4);
     LM_OK(cairn_llm_create_sequence(llm, &other));
     assert_int_equal(held(other), 0);
@@ -224,8 +211,8 @@ static void test_sequences_at_once(void **state) {
     pthread_t threads[N];
     if (!is_there(kModels[m])) continue;
     for (int i = 0; i < N; i++) {
-      fill(workers[i].tokens, 24, 10 + (uint32_t)i);
-      if (i == 0) workers[i].llm = open_model(kModels[m], NULL);
+      lm_fill(workers[i].tokens, 24, 10 + (uint32_t)i, 40);
+      if (i == 0) workers[i].llm = lm_open_path(g_context, kModels[m], NULL);
       if (i > 0) LM_OK(cairn_llm_create_sequence(workers[0].llm, &workers[i].llm));
     }
     for (int i = 0; i < N; i++) assert_int_equal(pthread_create(&threads[i], NULL, work, &workers[i]), 0);
@@ -244,8 +231,8 @@ static void test_trim(void **state) {
   (void)state;
   int32_t tokens[30];
   int64_t kept;
-  fill(tokens, 30, 7);
-  cairn_llm *llm = open_model(FORMS "lm_dynamic", NULL);
+  lm_fill(tokens, 30, 7, 40);
+  cairn_llm *llm = lm_open_path(g_context, FORMS "lm_dynamic", NULL);
   generate(llm, tokens, 20, 3);
   LM_OK(cairn_llm_trim(llm, 30, &kept));
   assert_int_equal(kept, 22);
@@ -255,7 +242,7 @@ static void test_trim(void **state) {
   LM_OK(cairn_llm_trim(llm, -3, &kept));
   assert_int_equal(kept, 0);
   cairn_llm_close(llm);
-  llm = open_model(FORMS "lm_hybrid", &(cairn_llm_options){.snapshot_interval = 6});
+  llm = lm_open_path(g_context, FORMS "lm_hybrid", &(cairn_llm_options){.snapshot_interval = 6});
   generate(llm, tokens, 20, 3);  // snapshots at 6, 12, 18, 19 and the end
   LM_OK(cairn_llm_trim(llm, 17, &kept));
   assert_int_equal(kept, 12);
@@ -272,13 +259,13 @@ static void test_trim(void **state) {
 static void check_cuts(const char *path, const cairn_llm_options *options, int64_t interval) {
   int32_t tokens[60], other[60];
   int n_reused = 0;
-  fill(tokens, 60, 8);
-  cairn_llm *llm = open_model(path, options);
+  lm_fill(tokens, 60, 8, 40);
+  cairn_llm *llm = lm_open_path(g_context, path, options);
   for (uint32_t i = 0; i < 40; i++) {
     generate(llm, tokens, 40, 4);
     const int64_t cut = i * 7 % 40, n = cut + 1 + i % 9;
     memcpy(other, tokens, sizeof other);
-    fill(other + cut, n - cut, 100 + i);
+    lm_fill(other + cut, n - cut, 100 + i, 40);
     result warm = generate(llm, other, n, 6), expected = cold(path, other, n, 6);
     same_tokens(path, &warm, &expected);
     assert_true(warm.hit <= n - 1);
@@ -305,8 +292,8 @@ static void test_snapshots(void **state) {
 static void test_snapshot_bounds(void **state) {
   (void)state;
   int32_t tokens[40];
-  fill(tokens, 40, 9);
-  cairn_llm *llm = open_model(FORMS "lm_hybrid", &(cairn_llm_options){.max_snapshots = -1});
+  lm_fill(tokens, 40, 9, 40);
+  cairn_llm *llm = lm_open_path(g_context, FORMS "lm_hybrid", &(cairn_llm_options){.max_snapshots = -1});
   cairn_llm_info info;
   generate(llm, tokens, 40, 4);
   cairn_llm_describe(llm, &info);
@@ -314,13 +301,13 @@ static void test_snapshot_bounds(void **state) {
   result r = generate(llm, tokens, 40, 4);
   assert_int_equal(r.hit, 0);
   cairn_llm_close(llm);
-  llm = open_model(FORMS "lm_hybrid", &(cairn_llm_options){.snapshot_interval = 4, .max_snapshots = 100});
+  llm = lm_open_path(g_context, FORMS "lm_hybrid", &(cairn_llm_options){.snapshot_interval = 4, .max_snapshots = 100});
   generate(llm, tokens, 40, 4);
   cairn_llm_describe(llm, &info);
   const size_t each = info.snapshot_bytes / (size_t)info.n_snapshots;
   assert_true(info.n_snapshots >= 10);
   cairn_llm_close(llm);
-  llm = open_model(FORMS "lm_hybrid", &(cairn_llm_options){.snapshot_interval = 4, .snapshot_bytes = 3 * each});
+  llm = lm_open_path(g_context, FORMS "lm_hybrid", &(cairn_llm_options){.snapshot_interval = 4, .snapshot_bytes = 3 * each});
   generate(llm, tokens, 40, 4);
   cairn_llm_describe(llm, &info);
   assert_int_equal(info.n_snapshots, 3);

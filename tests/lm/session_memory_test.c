@@ -8,41 +8,13 @@
 
 #define FORMS CAIRN_TEST_DATA "/llm-forms/"
 
-typedef struct counting {
-  atomic_llong n_allocations, n_live, fail_at;
-} counting;
-
-static void *count_alloc(void *self, size_t bytes, size_t align) {
-  counting *c = self;
-  if (atomic_fetch_add(&c->n_allocations, 1) + 1 == atomic_load(&c->fail_at)) return NULL;
-  const cairn_allocator *a = crn_default_allocator();
-  void *p = a->alloc(a->self, bytes, align);
-  if (p) atomic_fetch_add(&c->n_live, 1);
-  return p;
-}
-
-static void count_free(void *self, void *pointer, size_t bytes) {
-  counting *c = self;
-  const cairn_allocator *a = crn_default_allocator();
-  if (pointer) atomic_fetch_sub(&c->n_live, 1);
-  a->free(a->self, pointer, bytes);
-}
-
 static char g_folder[64], g_file[96], g_cache[96];
-
-static void fill(int32_t *tokens, int64_t n) {
-  uint32_t seed = 77;
-  for (int64_t i = 0; i < n; i++) {
-    seed = seed * 1664525u + 1013904223u;
-    tokens[i] = (int32_t)((seed >> 8) % 40);
-  }
-}
 
 static cairn_status generate(cairn_llm *llm, int64_t n, cairn_overflow_kind kind, int32_t *out_tokens) {
   int32_t prompt[80];
   cairn_generation *g;
   cairn_generation_info info;
-  fill(prompt, n);
+  lm_fill(prompt, n, 77, 40);
   const cairn_generate_options o = {
       .tokens = prompt, .n_tokens = (size_t)n, .max_tokens = 8, .ignore_eos = true, .overflow = {.kind = kind}};
   cairn_status status = cairn_llm_generate(llm, &o, &g);
@@ -100,14 +72,11 @@ static cairn_status try_disk(cairn_llm *llm, int32_t *out_tokens) {
 static cairn_status try_slide(cairn_llm *llm, int32_t *out_tokens) { return generate(llm, 78, CAIRN_OVERFLOW_SLIDE, out_tokens); }
 
 static void check(const char *model, const cairn_llm_options *options, operation try, const char *name) {
-  counting c = {0};
-  cairn_context *context;
-  const cairn_allocator allocator = {&c, count_alloc, count_free};
-  const cairn_context_options o = {.allocator = &allocator, .n_threads = 1};
+  lm_counting c;
+  cairn_context *context = lm_counted_context(&c, 1);
   int32_t golden[8], tokens[8];
   cairn_llm *llm;
   int n_failed = 0;
-  LM_OK(cairn_context_create(&o, &context));
   for (long long k = 0;; k++) {
     // A fresh engine, so that everything is made again.
     LM_OK(cairn_llm_open(context, model, options, &llm));
@@ -159,13 +128,10 @@ static void test_hybrid(void **state) {
 
 static void test_loader(void **state) {
   (void)state;
-  counting c = {0};
-  cairn_context *context;
-  const cairn_allocator allocator = {&c, count_alloc, count_free};
-  const cairn_context_options o = {.allocator = &allocator, .n_threads = 1};
+  lm_counting c;
+  cairn_context *context = lm_counted_context(&c, 1);
   const cairn_llm_options options = {.kv = "growing", .engine = "sequential"};
   int n_failed = 0;
-  LM_OK(cairn_context_create(&o, &context));
   const long long live = atomic_load(&c.n_live);
   for (long long k = 1;; k += k < 30 ? 1 : 41) {
     cairn_llm_loader *loader = NULL;
@@ -187,9 +153,7 @@ static void test_loader(void **state) {
 
 static int remove_folder(void **state) {
   (void)state;
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", g_folder);
-  return system(command);
+  return lm_remove_folder(g_folder);
 }
 
 static int make_folder(void **state) {

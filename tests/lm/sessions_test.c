@@ -32,19 +32,6 @@ enum { N_MODELS = sizeof kModels / sizeof *kModels };
 
 static bool is_there(const char *path) { return access(path, R_OK) == 0; }
 
-static cairn_llm *open_model(const char *path, const cairn_llm_options *options) {
-  cairn_llm *llm;
-  LM_OK(cairn_llm_open(g_context, path, options, &llm));
-  return llm;
-}
-
-static void fill(int32_t *tokens, int64_t n, uint32_t seed) {
-  for (int64_t i = 0; i < n; i++) {
-    seed = seed * 1664525u + 1013904223u;
-    tokens[i] = (int32_t)((seed >> 8) % 40);
-  }
-}
-
 typedef struct result {
   int32_t tokens[64];
   int64_t n, hit;
@@ -78,16 +65,16 @@ static int64_t held(const cairn_llm *llm) {
 
 static void check_round(const char *path, const cairn_llm_options *saver, const cairn_llm_options *restorer) {
   int32_t tokens[50];
-  fill(tokens, 50, 1);
-  cairn_llm *llm = open_model(path, saver);
+  lm_fill(tokens, 50, 1, 40);
+  cairn_llm *llm = lm_open_path(g_context, path, saver);
   generate(llm, tokens, 30, 5);
   LM_OK(cairn_llm_save(llm, g_file));
   result expected = generate(llm, tokens, 50, 8);  // parts from what was held at token 30
   cairn_llm_close(llm);
-  llm = open_model(path, restorer);
-  fill(tokens, 10, 2);
+  llm = lm_open_path(g_context, path, restorer);
+  lm_fill(tokens, 10, 2, 40);
   generate(llm, tokens, 10, 3);  // something else is there before
-  fill(tokens, 50, 1);
+  lm_fill(tokens, 50, 1, 40);
   LM_OK(cairn_llm_restore(llm, g_file));
   assert_int_equal(held(llm), 34);
   result r = generate(llm, tokens, 50, 8);
@@ -119,8 +106,8 @@ static void test_storages(void **state) {
 static void test_empty(void **state) {
   (void)state;
   int32_t tokens[10];
-  fill(tokens, 10, 3);
-  cairn_llm *llm = open_model(FORMS "lm_dynamic", NULL);
+  lm_fill(tokens, 10, 3, 40);
+  cairn_llm *llm = lm_open_path(g_context, FORMS "lm_dynamic", NULL);
   LM_OK(cairn_llm_save(llm, g_file));
   generate(llm, tokens, 10, 3);
   LM_OK(cairn_llm_restore(llm, g_file));
@@ -133,11 +120,11 @@ static void test_window(void **state) {
   (void)state;
   lm_need(LM_MODELS "tiny-qwen3-macos");
   static int32_t tokens[500];
-  fill(tokens, 500, 9);
+  lm_fill(tokens, 500, 9, 40);
   char cache[128];
   snprintf(cache, sizeof cache, "%s/window", g_folder);
   const cairn_llm_options window = {.kv = "chunked", .kv_window = 64, .kv_page = 64, .prompt_cache = cache, .prefix_bytes = 64 << 20};
-  cairn_llm *llm = open_model(LM_MODELS "tiny-qwen3-macos", &window), *other;
+  cairn_llm *llm = lm_open_path(g_context, LM_MODELS "tiny-qwen3-macos", &window), *other;
   generate(llm, tokens, 50, 4);
   LM_OK(cairn_llm_save(llm, g_file));
   generate(llm, tokens, 500, 4);
@@ -160,7 +147,8 @@ static void test_images(void **state) {
   static unsigned char picture[2][20 * 10 * 3];
   for (size_t i = 0; i < sizeof picture; i++) ((unsigned char *)picture)[i] = (unsigned char)(i * 37 + i / 600 * 11);
   const cairn_image images[] = {{.rgb = picture[0], .width = 20, .height = 10}, {.rgb = picture[1], .width = 20, .height = 10}};
-  cairn_llm *llm = open_model(LM_MODELS "tiny-qwen3_vl-vlm", NULL), *other = open_model(LM_MODELS "tiny-qwen3_vl-vlm", NULL);
+  cairn_llm *llm = lm_open_path(g_context, LM_MODELS "tiny-qwen3_vl-vlm", NULL),
+            *other = lm_open_path(g_context, LM_MODELS "tiny-qwen3_vl-vlm", NULL);
   cairn_llm_images info;
   cairn_llm_describe_images(llm, &info);
   const int32_t prompt[] = {30, 31, info.image_token, 32, info.image_token, 33, 34};
@@ -222,8 +210,8 @@ static void write_signed(unsigned char *data, size_t bytes) {
 static void test_damaged_files(void **state) {
   (void)state;
   int32_t tokens[30];
-  fill(tokens, 30, 4);
-  cairn_llm *llm = open_model(FORMS "lm_hybrid", NULL);
+  lm_fill(tokens, 30, 4, 40);
+  cairn_llm *llm = lm_open_path(g_context, FORMS "lm_hybrid", NULL);
   generate(llm, tokens, 30, 4);
   result expected = generate(llm, tokens, 30, 8);
   lm_expect(cairn_llm_restore(llm, "/nowhere/session"), CAIRN_NOT_FOUND, "/nowhere/session: no such file");
@@ -254,8 +242,8 @@ static void test_damaged_files(void **state) {
 static void test_lying_files(void **state) {
   (void)state;
   int32_t tokens[30];
-  fill(tokens, 30, 4);
-  cairn_llm *llm = open_model(FORMS "lm_hybrid", NULL);
+  lm_fill(tokens, 30, 4, 40);
+  cairn_llm *llm = lm_open_path(g_context, FORMS "lm_hybrid", NULL);
   generate(llm, tokens, 30, 4);
   LM_OK(cairn_llm_save(llm, g_file));
   size_t bytes;
@@ -289,17 +277,18 @@ static void test_lying_files(void **state) {
 static void test_other_models(void **state) {
   (void)state;
   int32_t tokens[30];
-  fill(tokens, 30, 5);
-  cairn_llm *llm = open_model(FORMS "lm_dynamic", NULL), *other;
+  lm_fill(tokens, 30, 5, 40);
+  cairn_llm *llm = lm_open_path(g_context, FORMS "lm_dynamic", NULL), *other;
   generate(llm, tokens, 30, 4);
   LM_OK(cairn_llm_save(llm, g_file));
-  other = open_model(FORMS "lm_four_states", NULL);
+  other = lm_open_path(g_context, FORMS "lm_four_states", NULL);
   lm_expect(cairn_llm_restore(other, g_file), CAIRN_INCOMPATIBLE, "another model or other options: 'model ");
   cairn_llm_close(other);
-  other = open_model(FORMS "lm_dynamic", &(cairn_llm_options){.model = &(cairn_model_options){.precision = CAIRN_PRECISION_BF16}});
+  other =
+      lm_open_path(g_context, FORMS "lm_dynamic", &(cairn_llm_options){.model = &(cairn_model_options){.precision = CAIRN_PRECISION_BF16}});
   lm_expect(cairn_llm_restore(other, g_file), CAIRN_INCOMPATIBLE, "'precision exact' there, 'precision bf16' here");
   cairn_llm_close(other);
-  other = open_model(FORMS "lm_dynamic", &(cairn_llm_options){.max_context = 20});
+  other = lm_open_path(g_context, FORMS "lm_dynamic", &(cairn_llm_options){.max_context = 20});
   lm_expect(cairn_llm_restore(other, g_file), CAIRN_CONTEXT_FULL, "it has 33 tokens, a sequence of this engine can have 20");
   assert_int_equal(held(other), 0);
   cairn_llm_close(other);
@@ -312,8 +301,8 @@ static void test_other_models(void **state) {
 static void test_killed(void **state) {
   (void)state;
   int32_t tokens[40];
-  fill(tokens, 40, 6);
-  cairn_llm *llm = open_model(FORMS "lm_dynamic", NULL), *other = open_model(FORMS "lm_dynamic", NULL);
+  lm_fill(tokens, 40, 6, 40);
+  cairn_llm *llm = lm_open_path(g_context, FORMS "lm_dynamic", NULL), *other = lm_open_path(g_context, FORMS "lm_dynamic", NULL);
   generate(llm, tokens, 20, 2);
   LM_OK(cairn_llm_save(llm, g_file));
   for (int i = 0; i < 30; i++) {
@@ -342,9 +331,7 @@ static void test_killed(void **state) {
 
 static int remove_folder(void **state) {
   (void)state;
-  char command[128];
-  snprintf(command, sizeof command, "rm -rf '%s'", g_folder);
-  return system(command);
+  return lm_remove_folder(g_folder);
 }
 
 static int make_folder(void **state) {

@@ -271,7 +271,6 @@ static void open_all(soak *s) {
 }
 
 static void close_all(soak *s) {
-  char command[128];
   for (int v = 0; v < VARIANTS; v++) {
     cairn_llm_close(s->roots[v]);
     for (int i = 0; i < SLOTS; i++) {
@@ -279,8 +278,7 @@ static void close_all(soak *s) {
       pthread_mutex_destroy(&s->slots[v][i].lock);
     }
   }
-  snprintf(command, sizeof command, "rm -rf '%s'", s->folder);
-  assert_int_equal(system(command), 0);
+  assert_int_equal(lm_remove_folder(s->folder), 0);
 }
 
 // Something has to happen all the time: a minute without a generation is a hang.

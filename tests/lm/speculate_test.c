@@ -441,45 +441,26 @@ static void test_forms(void **state) {
 
 // --- memory -------------------------------------------------------------------------------------------------------------
 
-static long long g_allocations, g_live, g_fail_at;
-
-static void *count_alloc(void *self, size_t bytes, size_t align) {
-  const cairn_allocator *a = crn_default_allocator();
-  (void)self;
-  if (__atomic_add_fetch(&g_allocations, 1, __ATOMIC_RELAXED) == g_fail_at) return NULL;
-  void *p = a->alloc(a->self, bytes, align);
-  if (p) __atomic_add_fetch(&g_live, 1, __ATOMIC_RELAXED);
-  return p;
-}
-
-static void count_free(void *self, void *pointer, size_t bytes) {
-  const cairn_allocator *a = crn_default_allocator();
-  (void)self;
-  if (pointer) __atomic_sub_fetch(&g_live, 1, __ATOMIC_RELAXED);
-  a->free(a->self, pointer, bytes);
-}
+static lm_counting g_counting;
 
 static long long count_generation(cairn_llm *llm, int64_t n, cairn_speculation_mode mode, cairn_generation_info *out_info) {
   const int32_t prompt[] = {7, 8, 9, 7, 8, 9, 7, 8, 9, 7, 8};
   cairn_generation *g;
   const cairn_generate_options o = {
       .tokens = prompt, .n_tokens = 11, .max_tokens = n, .ignore_eos = true, .speculation = always(mode, NULL)};
-  const long long before = __atomic_load_n(&g_allocations, __ATOMIC_RELAXED);
+  const long long before = atomic_load(&g_counting.n_allocations);
   LM_OK(cairn_llm_generate(llm, &o, &g));
   cairn_generation_get(g, out_info);
   cairn_generation_destroy(g);
-  return __atomic_load_n(&g_allocations, __ATOMIC_RELAXED) - before;
+  return atomic_load(&g_counting.n_allocations) - before;
 }
 
 // Ten times the tokens cost no more allocations with drafts than without.
 static void test_steady_memory(void **state) {
   (void)state;
   lm_need(LM_MODELS DYNAMIC);
-  const cairn_allocator allocator = {NULL, count_alloc, count_free};
-  const cairn_context_options options = {.allocator = &allocator, .n_threads = 2};
-  cairn_context *context;
+  cairn_context *context = lm_counted_context(&g_counting, 2);
   cairn_generation_info info;
-  LM_OK(cairn_context_create(&options, &context));
   cairn_llm *llm = lm_open(context, DYNAMIC, &(cairn_llm_options){.kv_capacity = 512});
   long long plain = 0, fast = 0;
   for (int i = 0; i < 3; i++) plain = count_generation(llm, 300, CAIRN_SPECULATION_OFF, &info);
@@ -496,14 +477,11 @@ static void test_steady_memory(void **state) {
 static void test_out_of_memory(void **state) {
   (void)state;
   lm_need(LM_MODELS DYNAMIC);
-  const cairn_allocator allocator = {NULL, count_alloc, count_free};
-  const cairn_context_options options = {.allocator = &allocator, .n_threads = 1};
   const cairn_llm_options small = {.kv = "growing", .kv_capacity = 8};
   const int32_t prompt[] = {7, 8, 9, 7, 8, 9, 7, 8};
   int32_t golden[20];
-  cairn_context *context;
+  cairn_context *context = lm_counted_context(&g_counting, 1);
   int n_failed = 0, n_without = 0;
-  LM_OK(cairn_context_create(&options, &context));
   for (long long k = 0, reached = 1; reached; k++) {
     cairn_llm *llm = lm_open(context, DYNAMIC, &small), *draft = lm_open(context, DYNAMIC, &small);
     const cairn_generate_options o = {
@@ -511,10 +489,10 @@ static void test_out_of_memory(void **state) {
     for (int again = 0; again < 2; again++) {
       cairn_generation *g;
       cairn_generation_info info;
-      g_fail_at = k && !again ? g_allocations + k : 0;
+      atomic_store(&g_counting.fail_at, k && !again ? atomic_load(&g_counting.n_allocations) + k : 0);
       cairn_status status = cairn_llm_generate(llm, &o, &g);
-      if (k && !again) reached = g_allocations >= g_fail_at;
-      g_fail_at = 0;
+      if (k && !again) reached = atomic_load(&g_counting.n_allocations) >= atomic_load(&g_counting.fail_at);
+      atomic_store(&g_counting.fail_at, 0);
       if (status != CAIRN_OK) {
         assert_false(again);
         lm_expect(status, CAIRN_OUT_OF_MEMORY, "");
@@ -535,7 +513,7 @@ static void test_out_of_memory(void **state) {
   assert_true(n_failed > 20);
   assert_true(n_without > 0);
   cairn_context_release(context);
-  assert_int_equal(g_live, 0);
+  assert_int_equal(atomic_load(&g_counting.n_live), 0);
 }
 
 int main(void) {

@@ -7,32 +7,16 @@
 
 enum { TOKENS = 300, WARM = 100, DOUBLINGS = 4 };
 
-typedef struct counting {
-  cairn_allocator under;
-  atomic_llong n;
-} counting;
-
 typedef struct watch {
-  counting *counting;
+  lm_counting *counting;
   long long last;
   int n_asked, n_noisy;
 } watch;
 
-static void *count_alloc(void *self, size_t bytes, size_t align) {
-  counting *c = self;
-  atomic_fetch_add(&c->n, 1);
-  return c->under.alloc(c->under.self, bytes, align);
-}
-
-static void count_free(void *self, void *pointer, size_t bytes) {
-  counting *c = self;
-  c->under.free(c->under.self, pointer, bytes);
-}
-
 // Asked once in front of every token.
 static bool look(void *user) {
   watch *w = user;
-  long long n = atomic_load(&w->counting->n);
+  long long n = atomic_load(&w->counting->n_allocations);
   if (w->n_asked++ >= WARM) w->n_noisy += n != w->last;
   w->last = n;
   return false;
@@ -40,13 +24,11 @@ static bool look(void *user) {
 
 static void generate_steadily(const char *model, const char *engine) {
   lm_need(LM_MODELS);
-  counting c = {.under = *crn_default_allocator()};
-  const cairn_allocator allocator = {&c, count_alloc, count_free};
-  cairn_context *context;
+  lm_counting c;
+  cairn_context *context = lm_counted_context(&c, 2);
   cairn_generation *g;
   watch w = {.counting = &c};
   const int32_t prompt[] = {3, 4, 5, 6, 7};
-  LM_OK(cairn_context_create(&(cairn_context_options){.allocator = &allocator, .n_threads = 2}, &context));
   cairn_llm *llm = lm_open(context, model, &(cairn_llm_options){.kv_capacity = 512, .engine = engine});
   for (int round = 0; round < 2; round++) {
     w.n_asked = w.n_noisy = 0;
