@@ -113,25 +113,10 @@ typedef struct instruction {
 
 #if defined(__x86_64__)
 
-// Twelve independent sums; the operands are zeros, whose speed is that of any numbers.
-#define TWELVE(op) op(0) op(1) op(2) op(3) op(4) op(5) op(6) op(7) op(8) op(9) op(10) op(11)
-#define LOOP(name, clear, op)                                                                                                              \
-  static void name(void) {                                                                                                                 \
-    int64_t n = TURNS;                                                                                                                     \
-    __asm__ volatile(TWELVE(clear) clear(12) clear(13) "1:\n" TWELVE(op) "dec %0\njnz 1b\nvzeroupper\n"                                    \
-                     : "+r"(n)                                                                                                             \
-                     :                                                                                                                     \
-                     : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", \
-                       "memory");                                                                                                          \
-  }
-#define CLEAR_Z(i) "vpxord %%zmm" #i ",%%zmm" #i ",%%zmm" #i "\n"
-#define CLEAR_Y(i) "vpxor %%ymm" #i ",%%ymm" #i ",%%ymm" #i "\n"
-#define DOT_BYTES(i) "vpdpbusd %%zmm12,%%zmm13,%%zmm" #i "\n"
-#define DOT_BF16(i) "vdpbf16ps %%zmm12,%%zmm13,%%zmm" #i "\n"
-#define FMA_Z(i) "vfmadd231ps %%zmm12,%%zmm13,%%zmm" #i "\n"
-#define FMA_Y(i) "vfmadd231ps %%ymm12,%%ymm13,%%ymm" #i "\n"
-LOOP(loop_bytes, CLEAR_Z, DOT_BYTES)
-LOOP(loop_bf16, CLEAR_Z, DOT_BF16)
+#include "bench/peak_loops.h"
+
+LOOP(loop_bytes, CLEAR_Z, VNNI_Z)
+LOOP(loop_bf16, CLEAR_Z, BF16_Z)
 LOOP(loop_fma512, CLEAR_Z, FMA_Z)
 LOOP(loop_fma256, CLEAR_Y, FMA_Y)
 
