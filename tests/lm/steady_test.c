@@ -3,6 +3,8 @@
 #include <stdatomic.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
+#include "cairn/trace.h"
 #include "lm.h"
 
 enum { TOKENS = 300, WARM = 100, DOUBLINGS = 4 };
@@ -54,7 +56,76 @@ static void test_static_shapes(void **state) {
   generate_steadily("tiny-qwen3-ios", "static-shape");
 }
 
+// --- a long context -------------------------------------------------------------------------------------------------
+
+enum { STEPS = 10000, FIRST = 8 };
+
+// The bundle with room for more positions than its maker asked for: its function is of open shapes.
+static void make_long_bundle(const char *folder, const char *model) {
+  char command[2048], to[512];
+  snprintf(command, sizeof command,
+           "cp -r '" LM_MODELS "%s/tokenizer' '%s/tokenizer' && cp -r '" LM_MODELS "%s/%s.aimodel' '%s/main.aimodel' && chmod -R u+w '%s'",
+           model, folder, model, model, folder, folder);
+  assert_int_equal(system(command), 0);
+  snprintf(to, sizeof to, "%s/metadata.json", folder);
+  FILE *f = fopen(to, "w");
+  assert_non_null(f);
+  fprintf(f,
+          "{\"metadata_version\": \"0.2\", \"kind\": \"llm\", \"name\": \"long\", \"assets\": {\"main\": \"main.aimodel\"}, \"language\": "
+          "{\"tokenizer\": \"long\", \"vocab_size\": 384, \"max_context_length\": 16384, \"embedded_tokenizer\": true, "
+          "\"function_map\": {\"main\": [\"main\"]}}}");
+  assert_int_equal(fclose(f), 0);
+}
+
+static int64_t count_events(const char *path, const char *category) {
+  char part[64];
+  crn_file_map file;
+  snprintf(part, sizeof part, "\"cat\":\"%s\"", category);
+  LM_OK(crn_file_map_open(path, &file));
+  int64_t n = 0;
+  const char *end = (const char *)file.data + file.bytes;
+  for (const char *p = (const char *)file.data; (p = memmem(p, (size_t)(end - p), part, strlen(part))); p++) n++;
+  crn_file_map_close(&file);
+  return n;
+}
+
+static void generate_tokens(cairn_llm *llm, int64_t n) {
+  cairn_generation *g;
+  const int32_t token = 3;
+  const cairn_generate_options o = {.tokens = &token, .n_tokens = 1, .max_tokens = n, .ignore_eos = true};
+  LM_OK(cairn_llm_generate(llm, &o, &g));
+  cairn_generation_destroy(g);
+}
+
+// Ten thousand steps over a context that grows specialize nothing, however the rows are kept.
+static void test_no_specialization_on_the_way(void **state) {
+  (void)state;
+  lm_need(LM_MODELS "tiny-qwen3-macos");
+  static const char *const kKinds[] = {"growing", "paged", "fixed"};
+  char folder[] = "/tmp/cairn-steady-XXXXXX", trace[64];
+  assert_non_null(mkdtemp(folder));
+  make_long_bundle(folder, "tiny-qwen3-macos");
+  snprintf(trace, sizeof trace, "%s/trace.json", folder);
+  for (size_t i = 0; i < sizeof kKinds / sizeof *kKinds; i++) {
+    cairn_context *context = lm_context(1);
+    LM_OK(cairn_trace_start(context));
+    cairn_llm *llm = lm_open_path(context, folder, &(cairn_llm_options){.kv = kKinds[i]});
+    generate_tokens(llm, FIRST);
+    LM_OK(cairn_trace_stop(context, trace));
+    assert_true(count_events(trace, "specialization") >= 1);
+    LM_OK(cairn_trace_start(context));
+    generate_tokens(llm, STEPS);
+    LM_OK(cairn_trace_stop(context, trace));
+    assert_true(count_events(trace, "inference") >= STEPS);
+    assert_int_equal(count_events(trace, "specialization"), 0);
+    cairn_llm_close(llm);
+    cairn_context_release(context);
+  }
+  assert_int_equal(lm_remove_folder(folder), 0);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_growing_positions), cmocka_unit_test(test_static_shapes)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_growing_positions), cmocka_unit_test(test_static_shapes),
+                                     cmocka_unit_test(test_no_specialization_on_the_way)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
