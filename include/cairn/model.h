@@ -29,9 +29,24 @@ typedef enum cairn_precision {
 /// "default", "exact", "bf16", "int8", "auto".
 CAIRN_API const char *cairn_precision_text(cairn_precision precision);
 
+/// What a model is prepared for. A device that this build has no kernels for is refused, never replaced.
+typedef enum cairn_device {
+  CAIRN_DEVICE_DEFAULT = 0,  ///< the best there is: the CPU
+  CAIRN_DEVICE_CPU = 1,
+  CAIRN_DEVICE_GPU = 2,
+  CAIRN_DEVICE_NEURAL_ENGINE = 3
+} cairn_device;
+/// "default", "cpu", "gpu", "neural-engine".
+CAIRN_API const char *cairn_device_text(cairn_device device);
+
 typedef struct cairn_model_options {
   cairn_composites composites;
   cairn_precision precision;
+  cairn_device device;
+  /// Says that shapes change from run to run. Plans have open shapes here with and without it, so that no shape ever makes a function be
+  /// prepared again; like every option of a specialization it gives the model a cache entry of its own. For a function whose shapes
+  /// are all fixed it is a warning.
+  bool expect_frequent_reshapes;
   bool strict_hash;  ///< a wrong `main.hash` is an error
   /// Runs of each function, plain or queued, that may go on at once; 0 = no bound. Each takes a workspace of its own, so this
   /// bounds memory. Further queued work waits; further plain runs get BUSY, or wait as cairn_run_args says.
@@ -53,7 +68,7 @@ typedef struct cairn_model cairn_model;
 typedef struct cairn_function cairn_function;
 
 /// Opens the asset at `path` and reads its program. `options` NULL = defaults.
-/// Errors: as cairn_asset_open; UNSUPPORTED naming an operation that is not known. An operation that is known but cannot
+/// Errors: as cairn_asset_open; UNSUPPORTED naming a device that this build does not have, or an operation that is not known. An operation that is known but cannot
 /// run is refused by cairn_model_function, for the functions that use it.
 CAIRN_API cairn_status cairn_model_load(cairn_context *context, const char *path, const cairn_model_options *options,
                                         cairn_model **out_model);
@@ -80,6 +95,8 @@ CAIRN_API cairn_status cairn_function_print_plan(const cairn_function *function,
 CAIRN_API cairn_status cairn_function_find_page_copier(const cairn_function *function, const char *state, const char **out_operation);
 /// The precision the function really runs with: exact, bf16 or int8.
 CAIRN_API cairn_precision cairn_function_get_precision(const cairn_function *function);
+/// The device the function really runs on; never CAIRN_DEVICE_DEFAULT.
+CAIRN_API cairn_device cairn_function_get_device(const cairn_function *function);
 /// Changes the bound that cairn_model_options.max_in_flight set; 0 = none. Runs that go on are not stopped. Thread: safe.
 /// Errors: INVALID_ARGUMENT (negative).
 CAIRN_API cairn_status cairn_function_set_max_in_flight(cairn_function *function, int max_in_flight);

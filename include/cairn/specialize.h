@@ -17,7 +17,8 @@ extern "C" {
 /// An entry of the cache. Texts are borrowed for the call that gives it.
 typedef struct cairn_cache_entry {
   const char *path;
-  const char *model;  ///< path of the asset it was made from, as it was given then
+  const char *model;    ///< absolute path of the asset or file it was made from
+  const char *options;  ///< options of the model that are not the default: "frequent reshapes", or nothing
   uint64_t bytes;
   int64_t used;  ///< when it was used last: seconds since 1970
 } cairn_cache_entry;
@@ -29,6 +30,10 @@ CAIRN_API cairn_status cairn_cache_directory(char *out_path, size_t capacity, si
 CAIRN_API cairn_status cairn_cache_list(cairn_status (*visit)(void *user, const cairn_cache_entry *entry), void *user);
 /// Removes all entries. Programs that are using some keep what they read.
 CAIRN_API cairn_status cairn_cache_clear(int64_t *out_n_entries, uint64_t *out_bytes);
+
+/// Removes the entries of the model at `model`, for whatever options, or of all models in that folder.
+/// Errors: INVALID_ARGUMENT (an empty path), IO.
+CAIRN_API cairn_status cairn_cache_remove(const char *model, int64_t *out_n_entries, uint64_t *out_bytes);
 
 /// Compiles a loaded model for this machine's processor family into the folder of an `.aimodelc`, which loads without the original and
 /// without packing. It runs only on the same family, with the same packed layout and the precision the model was loaded with;

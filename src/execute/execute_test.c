@@ -410,8 +410,34 @@ static void test_allocation_failures(void **state) {
   print_message("%lld allocations, each failed once\n", (long long)total);
 }
 
+// A device there are no kernels for is refused by name; the one that is used can be asked for.
+static void test_devices(void **state) {
+  (void)state;
+  fixture f;
+  fixture_open(&f, false, &(cairn_model_options){.device = CAIRN_DEVICE_CPU, .expect_frequent_reshapes = true});
+  assert_int_equal(cairn_function_get_device(f.function), CAIRN_DEVICE_CPU);
+  static const struct {
+    int device;
+    cairn_status status;
+    const char *text;
+  } kWrong[] = {{CAIRN_DEVICE_GPU, CAIRN_UNSUPPORTED, "device gpu is not available"},
+                {CAIRN_DEVICE_NEURAL_ENGINE, CAIRN_UNSUPPORTED, "device neural-engine is not available"},
+                {4, CAIRN_INVALID_ARGUMENT, "device is 4"}};
+  for (size_t i = 0; i < sizeof kWrong / sizeof *kWrong; i++) {
+    crn_program *p;
+    cairn_model *model;
+    assert_int_equal(build_cache(f.context, false, &p), CAIRN_OK);
+    const cairn_model_options o = {.device = (cairn_device)kWrong[i].device};
+    assert_int_equal(crn_model_create_from_program(f.context, p, &o, &model), kWrong[i].status);
+    assert_null(model);
+    assert_non_null(strstr(cairn_last_error()->message, kWrong[i].text));
+  }
+  fixture_close(&f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_devices),
       cmocka_unit_test(test_state_in_place),
       cmocka_unit_test(test_snapshot_survives_write),
       cmocka_unit_test(test_steady_state_allocates_nothing),

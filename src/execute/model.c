@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "asset/asset.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "base/trace.h"
 #include "execute/describe.h"
@@ -28,13 +29,20 @@ static cairn_status describe_functions(cairn_model *m) {
   return CAIRN_OK;
 }
 
+static cairn_status check_options(const cairn_model_options *o) {
+  if (o->max_in_flight < 0) return CRN_FAIL(INVALID_ARGUMENT, "max_in_flight is %d, 0 (no bound) or more expected", o->max_in_flight);
+  if ((unsigned)o->device > CAIRN_DEVICE_NEURAL_ENGINE)
+    return CRN_FAIL(INVALID_ARGUMENT, "device is %d, a value of cairn_device expected", (int)o->device);
+  if (o->device > CAIRN_DEVICE_CPU)
+    return CRN_FAIL(UNSUPPORTED, "device %s is not available in this build: cpu is", cairn_device_text(o->device));
+  return CAIRN_OK;
+}
+
 cairn_status crn_model_create_from_program(cairn_context *context, crn_program *program, const cairn_model_options *options,
                                            cairn_model **out_model) {
   cairn_model *m;
   *out_model = NULL;
-  cairn_status status = CAIRN_OK;
-  if (options && options->max_in_flight < 0)
-    status = CRN_FAIL(INVALID_ARGUMENT, "max_in_flight is %d, 0 (no bound) or more expected", options->max_in_flight);
+  cairn_status status = options ? check_options(options) : CAIRN_OK;
   if (status == CAIRN_OK) status = crn_alloc_zero(&context->allocator, sizeof *m, &m);
   if (status != CAIRN_OK) {
     crn_program_destroy(program);
@@ -155,6 +163,20 @@ static cairn_status make_plan(cairn_model *m, const crn_graph *graph, crn_plan *
   return crn_plan_set_lifetimes(*out_plan);
 }
 
+static bool is_open(const cairn_descriptor *d, int n) {
+  for (int i = 0; i < n; i++) {
+    if (cairn_descriptor_is_dynamic(&d[i])) return true;
+  }
+  return false;
+}
+
+// Apple's runtime crashes on such a combination.
+static void warn_of_reshapes(const cairn_model *m, const cairn_function_info *info) {
+  bool is_any_open = is_open(info->inputs, info->n_inputs) || is_open(info->states, info->n_states);
+  if (m->options.expect_frequent_reshapes && !is_any_open)
+    CRN_WARN(m->context, "frequent reshapes are expected, but all shapes of function '%s' are fixed", info->name);
+}
+
 cairn_status cairn_model_function(cairn_model *m, const char *name, cairn_function **out_function) {
   *out_function = NULL;
   int at = 0;
@@ -181,6 +203,7 @@ cairn_status cairn_model_function(cairn_model *m, const char *name, cairn_functi
   f->plan = plan;
   f->trace = (crn_trace){m->options.trace, m->options.trace_user};
   f->stats.folded_bytes = plan->folded_bytes;
+  warn_of_reshapes(m, f->info);
   *out_function = f;
   return CAIRN_OK;
 }
@@ -220,6 +243,11 @@ const char *cairn_precision_text(cairn_precision precision) {
   return (unsigned)precision < sizeof texts / sizeof *texts ? texts[precision] : "unknown";
 }
 
+const char *cairn_device_text(cairn_device device) {
+  static const char *const texts[] = {"default", "cpu", "gpu", "neural-engine"};
+  return (unsigned)device < sizeof texts / sizeof *texts ? texts[device] : "unknown";
+}
+
 cairn_status cairn_function_set_max_in_flight(cairn_function *f, int max_in_flight) {
   if (max_in_flight < 0) return CRN_FAIL(INVALID_ARGUMENT, "max_in_flight is %d, 0 (no bound) or more expected", max_in_flight);
   crn_work_list *list = &f->model->context->work;
@@ -232,6 +260,12 @@ cairn_status cairn_function_set_max_in_flight(cairn_function *f, int max_in_flig
 }
 
 cairn_precision cairn_function_get_precision(const cairn_function *f) { return f->plan->precision; }
+
+// Every kernel of this build is one of the CPU.
+cairn_device cairn_function_get_device(const cairn_function *f) {
+  (void)f;
+  return CAIRN_DEVICE_CPU;
+}
 
 const cairn_function_info *cairn_function_describe(const cairn_function *f) { return f->info; }
 

@@ -22,6 +22,8 @@
 static const uint64_t least_bytes = 8u << 20, default_limit = (uint64_t)32 << 30;
 #define LAYOUT_VERSION CRN_PACKED_LAYOUT
 #define EXTENSION ".packed"
+// Stands in names and identities of entries made for frequent reshapes.
+#define RESHAPES "reshapes"
 
 // --- places -------------------------------------------------------------------------------------------------------------------
 
@@ -34,13 +36,15 @@ static uint64_t limit(void) {
 
 static cairn_status make_identity(const cairn_model *m, crn_str *out) {
   uint16_t one = 1;
-  return crn_str_printf(out, "%s\nlayout " LAYOUT_VERSION " %s\n", m->hash, *(const char *)&one ? "little-endian" : "big-endian");
+  CRN_TRY(crn_str_printf(out, "%s\nlayout " LAYOUT_VERSION " %s\n", m->hash, *(const char *)&one ? "little-endian" : "big-endian"));
+  return m->options.expect_frequent_reshapes ? crn_str_puts(out, RESHAPES "\n") : CAIRN_OK;
 }
 
 static cairn_status entry_path(const cairn_model *m, const char *folder, crn_str *out) {
   crn_str name;
   crn_str_initialize(&name, &m->context->allocator);
-  cairn_status status = crn_str_printf(&name, "%.32s-" LAYOUT_VERSION EXTENSION, m->hash);
+  cairn_status status =
+      crn_str_printf(&name, "%.32s-" LAYOUT_VERSION "%s" EXTENSION, m->hash, m->options.expect_frequent_reshapes ? "-" RESHAPES : "");
   if (status == CAIRN_OK) status = crn_path_join(out, folder, name.data);
   crn_str_deinitialize(&name);
   return status;
@@ -53,7 +57,7 @@ static bool has_suffix(const char *text, const char *suffix) {
   return n > m && !strcmp(text + n - m, suffix);
 }
 
-// 32 hexadecimal digits, the layout's version and the extension: other files in the folder are not ours.
+// 32 hexadecimal digits, the layout's version, options and the extension: other files in the folder are not ours.
 static bool is_entry_name(const char *name) {
   return strspn(name, "0123456789abcdef") == 32 && name[32] == '-' && has_suffix(name, EXTENSION);
 }
@@ -94,7 +98,8 @@ cairn_status cairn_cache_list(cairn_status (*visit)(void *user, const cairn_cach
     if (is_left_over(e->d_name, (int64_t)st.st_mtime)) unlink(path);
     if (!is_entry_name(e->d_name)) continue;
     read_model(path, model, sizeof model);
-    cairn_cache_entry entry = {path, model, (uint64_t)st.st_size, (int64_t)st.st_mtime};
+    const char *options = has_suffix(path, "-" RESHAPES EXTENSION) ? "frequent reshapes" : "";
+    cairn_cache_entry entry = {path, model, options, (uint64_t)st.st_size, (int64_t)st.st_mtime};
     status = visit(user, &entry);
   }
   if (dir) closedir(dir);
@@ -109,12 +114,22 @@ static bool remove_entry(const char *path) {
 }
 
 typedef struct removed {
+  const char *below;  ///< only entries of the model with this path, or of models in this folder; NULL = all
   int64_t n;
   uint64_t bytes;
 } removed;
 
+static bool is_below(const char *model, const char *path) {
+  char resolved[PATH_MAX];
+  size_t n = strlen(path);
+  // A model that is no longer there keeps the path it had.
+  if (!realpath(model, resolved)) snprintf(resolved, sizeof resolved, "%s", model);
+  return strncmp(resolved, path, n) == 0 && (!resolved[n] || resolved[n] == '/');
+}
+
 static cairn_status remove_one(void *user, const cairn_cache_entry *e) {
   removed *r = user;
+  if (r->below && !is_below(e->model, r->below)) return CAIRN_OK;
   if (!remove_entry(e->path)) return CRN_FAIL(IO, "'%s' cannot be removed: %s", e->path, strerror(errno));
   r->n++;
   r->bytes += e->bytes;
@@ -141,6 +156,23 @@ static void remove_hashes(void) {
 cairn_status cairn_cache_clear(int64_t *out_n, uint64_t *out_bytes) {
   removed r = {0};
   remove_hashes();
+  cairn_status status = cairn_cache_list(remove_one, &r);
+  *out_n = r.n;
+  *out_bytes = r.bytes;
+  return status;
+}
+
+cairn_status cairn_cache_remove(const char *model, int64_t *out_n, uint64_t *out_bytes) {
+  char resolved[PATH_MAX];
+  size_t n = strlen(model);
+  *out_n = 0;
+  *out_bytes = 0;
+  if (!n) return CRN_FAIL(INVALID_ARGUMENT, "an empty path names no model");
+  if (!realpath(model, resolved)) {
+    if (n >= sizeof resolved) return CRN_FAIL(INVALID_ARGUMENT, "a path of %zu bytes is too long", n);
+    memcpy(resolved, model, n + 1);
+  }
+  removed r = {.below = resolved};
   cairn_status status = cairn_cache_list(remove_one, &r);
   *out_n = r.n;
   *out_bytes = r.bytes;
@@ -273,6 +305,8 @@ static cairn_status write_entry(cairn_model *m, const crn_str *folder, const crn
   crn_str_initialize(&text, &m->context->allocator);
   cairn_status status = crn_str_printf(&text, "%s.txt", path->data);
   const char *model = m->origin_path ? m->origin_path : cairn_asset_path(m->asset);
+  char resolved[PATH_MAX];
+  if (realpath(model, resolved)) model = resolved;
   if (status == CAIRN_OK) status = crn_file_replace(text.data, model, strlen(model));
   crn_str_deinitialize(&text);
   return status;

@@ -32,12 +32,14 @@ static cairn_status show(void *user, const cairn_cache_entry *e) {
   struct tm parts;
   if (localtime_r(&at, &parts)) strftime(used, sizeof used, "%Y-%m-%d %H:%M", &parts);
   if (!l->json) {
-    printf("%9.1f MB  %s  %s\n", (double)e->bytes / 1e6, used, *e->model ? e->model : e->path);
+    printf("%9.1f MB  %s  %s%s%s%s\n", (double)e->bytes / 1e6, used, *e->model ? e->model : e->path, *e->options ? " (" : "", e->options,
+           *e->options ? ")" : "");
     return CAIRN_OK;
   }
   crn_jw_open_object(&l->w);
   crn_jw_put_text(&l->w, "path", e->path);
   crn_jw_put_text(&l->w, "model", e->model);
+  crn_jw_put_text(&l->w, "options", e->options);
   crn_jw_put_integer(&l->w, "bytes", (int64_t)e->bytes);
   crn_jw_put_integer(&l->w, "used", e->used);
   crn_jw_close_object(&l->w);
@@ -65,10 +67,10 @@ static cairn_status list(bool json) {
   return status;
 }
 
-static cairn_status clear(bool json) {
+static cairn_status clear(const char *model, bool json) {
   int64_t n;
   uint64_t bytes;
-  CRN_TRY(cairn_cache_clear(&n, &bytes));
+  CRN_TRY(model ? cairn_cache_remove(model, &n, &bytes) : cairn_cache_clear(&n, &bytes));
   if (json) {
     printf("{\"removed\": %lld, \"bytes\": %llu}\n", (long long)n, (unsigned long long)bytes);
   } else {
@@ -81,10 +83,12 @@ static int run_cache(crn_tool *t, const void *values) {
   const cache_options *o = values;
   const char *what = t->n_positionals ? t->positionals[0] : "list";
   cairn_status status;
+  const char *model = t->n_positionals > 1 ? t->positionals[1] : NULL;
   if (!strcmp(what, "list")) {
+    if (model) return crn_tool_usage_error(t, "list takes no model, but '%s' is given", model);
     status = list(o->json);
   } else if (!strcmp(what, "clear")) {
-    status = clear(o->json);
+    status = clear(model, o->json);
   } else {
     return crn_tool_usage_error(t, "'%s' is no action of cairn cache; list and clear are", what);
   }
@@ -93,14 +97,16 @@ static int run_cache(crn_tool *t, const void *values) {
 
 const crn_tool_command crn_command_cache = {
     .name = "cache",
-    .synopsis = "[list|clear] [--json]",
+    .synopsis = "[list|clear [MODEL]] [--json]",
     .summary = "packed weights kept for quick loads",
     .description =
         "Models are packed for this processor when they are loaded first; the result is kept in $CAIRN_CACHE_DIR (else "
         "$XDG_CACHE_HOME/cairn or "
-        "~/.cache/cairn). CAIRN_CACHE=off turns that off, CAIRN_CACHE_LIMIT gives the bytes that may be kept.",
+        "~/.cache/cairn). CAIRN_CACHE=off turns that off, CAIRN_CACHE_LIMIT gives the bytes that may be kept. With MODEL, an asset, a file "
+        "or a folder of such, "
+        "clear removes only what belongs to it.",
     TOOL_OPTIONS(g_options),
-    .max_positionals = 1,
+    .max_positionals = 2,
     .defaults = &g_defaults,
     .values_bytes = sizeof g_defaults,
     .run = run_cache,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "cairn/specialize.h"
 #include "tools/commands.h"
 #include "tools/guide.h"
 #include "tools/outputs.h"
@@ -171,6 +172,15 @@ static void say(const crn_runner *r, const char *fmt, ...) {
   fflush(stdout);
 }
 
+// What was packed of the bundle's models before, for whatever options.
+static cairn_status clear_cache(crn_runner *r, const char *path) {
+  int64_t n;
+  uint64_t bytes;
+  CRN_TRY(cairn_cache_remove(path, &n, &bytes));
+  say(r, "🗑️  Cleared specialization cache for %s (%lld component(s))\n", r->o->model, (long long)n);
+  return CAIRN_OK;
+}
+
 static cairn_status open_model(crn_runner *r) {
   const crn_runner_options *o = r->o;
   crn_source source;
@@ -183,7 +193,7 @@ static cairn_status open_model(crn_runner *r) {
   CRN_TRY(crn_output_check_apart("--save-logits", o->save_logits, source.path));
   CRN_TRY(crn_output_check_apart("--save-logits", o->save_logits, o->prompt_file));
   CRN_TRY(crn_output_check_apart("--save-logits", o->save_logits, o->raw_tokens));
-  if (o->clear_cache) say(r, "Cleared specialization cache for %s (0 component(s))\n", o->model);
+  if (o->clear_cache) CRN_TRY(clear_cache(r, source.path));
   CRN_TRY(check_media(r, &source));
   if (o->json_schema) {
     const crn_guide_values guide = {.schema = o->json_schema};

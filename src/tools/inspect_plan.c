@@ -30,6 +30,7 @@ static cairn_status show_function(crn_tool *t, cairn_model *model, const char *n
   if (status == CAIRN_OK && w) {
     crn_jw_open_object(w);
     crn_jw_put_text(w, "name", name);
+    crn_jw_put_text(w, "device", cairn_device_text(cairn_function_get_device(f)));
     crn_jw_put_text(w, "precision", cairn_precision_text(cairn_function_get_precision(f)));
     crn_jw_key(w, "plan");
     put_lines(w, text);

@@ -177,11 +177,31 @@ class Cache(cli.CliTest):
             {(os.path.basename(e["path"]), e["model"], e["bytes"]) for e in listed},
             {(a, "/some/model.aimodel", 10), (b, "", 20)},
         )
+        self.assertEqual([e["options"] for e in listed], ["", ""])
         out, _ = self.cairn("cache", environment=environment)
         self.assertIn("2 entries, 0.0 MB in " + folder, out)
         self.assertEqual(self.json("cache", "clear", "--json", environment=environment), {"removed": 2, "bytes": 30})
         self.assertEqual(sorted(os.listdir(folder)), ["mine.packed", "other.txt"])
         self.assertIn("removed 0 entries", self.cairn("cache", "clear", environment=environment)[0])
+
+    def test_clear_one_model(self):
+        folder = self.path("cache-of-models")
+        os.mkdir(folder)
+        environment = {"CAIRN_CACHE_DIR": folder}
+        models = ["/models/a.aimodel", "/models/a.aimodel", "/models/ab.aimodel", "/models/deep/c.gguf"]
+        for i, model in enumerate(models):
+            name = "%032x-2%s.packed" % (i, "-reshapes" if i == 1 else "")
+            self.write("cache-of-models/" + name, "12345")
+            self.write("cache-of-models/" + name + ".txt", model)
+        listed = self.json("cache", "--json", environment=environment)["entries"]
+        self.assertEqual(sorted(e["options"] for e in listed), ["", "", "", "frequent reshapes"])
+        self.assertIn("/models/a.aimodel (frequent reshapes)", self.cairn("cache", environment=environment)[0])
+        for model, n in (("/models/a.aimode", 0), ("/models/a.aimodel", 2), ("/models/deep", 1), ("/models/deep", 0)):
+            cleared = self.json("cache", "clear", model, "--json", environment=environment)
+            self.assertEqual(cleared, {"removed": n, "bytes": 5 * n}, model)
+        self.assertEqual([e["model"] for e in self.json("cache", "--json", environment=environment)["entries"]], [models[2]])
+        self.assertIn("list takes no model", self.fails("cache", "list", "x", code=64))
+        self.assertIn("names no model", self.fails("cache", "clear", "", code=1, environment=environment))
 
     def test_no_place(self):
         self.assertIn("is no action", self.fails("cache", "burn", code=64))

@@ -59,7 +59,7 @@ typedef struct counts {
   char hash[65];
 } counts;
 
-static counts load(cairn_context *context, bool no_cache) {
+static counts load_with(cairn_context *context, cairn_model_options options) {
   crn_imported_model imported;
   cairn_model *model;
   cairn_function *f;
@@ -67,7 +67,7 @@ static counts load(cairn_context *context, bool no_cache) {
   assert_int_equal(crn_gguf_import(context, g_file, &imported), CAIRN_OK);
   crn_program *program = imported.program;
   imported.program = NULL;
-  cairn_model_options options = {.precision = CAIRN_PRECISION_INT8, .no_cache = no_cache};
+  options.precision = CAIRN_PRECISION_INT8;
   assert_int_equal(crn_model_create_from_program(context, program, &options, &model), CAIRN_OK);
   assert_int_equal(cairn_model_function(model, "main", &f), CAIRN_OK);
   // What was not written to the cache counts as new; it is marked only when it was.
@@ -82,6 +82,8 @@ static counts load(cairn_context *context, bool no_cache) {
   crn_imported_model_destroy(&imported);
   return c;
 }
+
+static counts load(cairn_context *context, bool no_cache) { return load_with(context, (cairn_model_options){.no_cache = no_cache}); }
 
 static cairn_status count_entry(void *user, const cairn_cache_entry *e) {
   assert_string_equal(e->model, g_file);
@@ -129,6 +131,32 @@ static void second_load_comes_from_the_cache(void **state) {
   cairn_context_release(context);
 }
 
+// Each set of options has its own entry; all entries of a model go together.
+static void options_have_entries_of_their_own(void **state) {
+  (void)state;
+  cairn_context *context;
+  int64_t n;
+  uint64_t bytes;
+  assert_int_equal(cairn_context_create(NULL, &context), CAIRN_OK);
+  assert_int_equal(cairn_cache_clear(&n, &bytes), CAIRN_OK);
+  load(context, false);
+  load_with(context, (cairn_model_options){.device = CAIRN_DEVICE_CPU});
+  assert_int_equal(entries(), 1);
+  load_with(context, (cairn_model_options){.expect_frequent_reshapes = true});
+  assert_int_equal(entries(), 2);
+  counts again = load_with(context, (cairn_model_options){.expect_frequent_reshapes = true});
+  assert_int_equal(again.cached, again.packed);
+  assert_int_equal(entries(), 2);
+  assert_int_equal(cairn_cache_remove("/tmp/another.gguf", &n, &bytes), CAIRN_OK);
+  assert_int_equal(n, 0);
+  assert_int_equal(cairn_cache_remove(g_file, &n, &bytes), CAIRN_OK);
+  assert_int_equal(n, 2);
+  assert_true(bytes > 2ull * 70 << 20);
+  assert_int_equal(entries(), 0);
+  load(context, false);
+  cairn_context_release(context);
+}
+
 static void pages_of_the_file_are_given_back(void **state) {
   (void)state;
   cairn_context *context;
@@ -154,6 +182,7 @@ static void pages_of_the_file_are_given_back(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(second_load_comes_from_the_cache),
+      cmocka_unit_test(options_have_entries_of_their_own),
       cmocka_unit_test(pages_of_the_file_are_given_back),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
