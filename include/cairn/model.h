@@ -68,8 +68,8 @@ typedef struct cairn_model cairn_model;
 typedef struct cairn_function cairn_function;
 
 /// Opens the asset at `path` and reads its program. `options` NULL = defaults.
-/// Errors: as cairn_asset_open; UNSUPPORTED naming a device that this build does not have, or an operation that is not known. An operation that is known but cannot
-/// run is refused by cairn_model_function, for the functions that use it.
+/// Errors: as cairn_asset_open; UNSUPPORTED naming a device that this build does not have, or an operation that is not known. An operation
+/// that is known but cannot run is refused by cairn_model_function, for the functions that use it.
 CAIRN_API cairn_status cairn_model_load(cairn_context *context, const char *path, const cairn_model_options *options,
                                         cairn_model **out_model);
 /// As cairn_model_load for an opened asset (which the model keeps).
