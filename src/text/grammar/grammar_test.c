@@ -373,6 +373,58 @@ static void test_limits(void **state) {
   free(text);
 }
 
+// A schema of properties, each a string with a bound of its own: `n` of them, longer by `step` from one to the next.
+static char *bounded_strings(int n, int step) {
+  char *text = malloc((size_t)n * 64 + 64);
+  assert_non_null(text);
+  size_t at = (size_t)sprintf(text, "{\"type\":\"object\",\"properties\":{");
+  for (int i = 0; i < n; i++)
+    at += (size_t)sprintf(text + at, "%s\"p%d\":{\"type\":\"string\",\"maxLength\":%d}", i ? "," : "", i, 100 + step * i);
+  sprintf(text + at, "}}");
+  return text;
+}
+
+// The library's memory is quadratic in what repetitions amount to: equal ones count once, and too many are refused with the numbers.
+static void test_memory_of_repetitions(void **state) {
+  const fixture *f = *state;
+  char *text = bounded_strings(800, 0);
+  assert_int_equal(check(f, CAIRN_GRAMMAR_JSON_SCHEMA, text), CAIRN_OK);
+  free(text);
+  text = bounded_strings(800, 1);
+  assert_int_equal(check(f, CAIRN_GRAMMAR_JSON_SCHEMA, text), CAIRN_UNSUPPORTED);
+  assert_non_null(strstr(cairn_last_error()->message, "MB, at most 512 are allowed"));
+  free(text);
+}
+
+static void check_counts(const fixture *f, const char *kind, const char *text, int a, int b, int c, int d) {
+  for (int n = 0; n <= 18; n++) {
+    bool expected = false;
+    char document[32];
+    for (int k = c; k <= d; k++) expected |= n >= a * k && n <= b * k;
+    memset(document, 'x', (size_t)n);
+    strcpy(document + n, "y");
+    cairn_matcher *m = match(f, kind, text);
+    bool accepted = take_text(m, document) == (size_t)n + 1;
+    cairn_matcher_destroy(m);
+    if (accepted != expected) fail_msg("%s: %d times", text, n);
+  }
+}
+
+// (x{a,b}){c,d} takes exactly the numbers of x that k rounds, c <= k <= d, can give; also with the inner one in a rule of its own.
+static void test_repetitions_of_repetitions(void **state) {
+  const fixture *f = *state;
+  need_library();
+  for (int i = 0; i < 5 * 5 * 5 * 5; i++) {
+    int a = i % 5, b = i / 5 % 5, c = i / 25 % 5, d = i / 125;
+    char text[96];
+    if (a > b || c > d || !b || !d) continue;
+    snprintf(text, sizeof text, "(x{%d,%d}){%d,%d}y", a, b, c, d);
+    check_counts(f, "regex", text, a, b, c, d);
+    snprintf(text, sizeof text, "root ::= inner{%d,%d} \"y\"\ninner ::= \"x\"{%d,%d}", c, d, a, b);
+    check_counts(f, "ebnf", text, a, b, c, d);
+  }
+}
+
 // 5,000 rules, each the next one.
 static void test_long_chain(void **state) {
   const fixture *f = *state;
@@ -483,6 +535,8 @@ int main(void) {
       cmocka_unit_test(test_characters),
       cmocka_unit_test(test_kept_grammars),
       cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_memory_of_repetitions),
+      cmocka_unit_test(test_repetitions_of_repetitions),
       cmocka_unit_test(test_long_chain),
       cmocka_unit_test(test_failing_memory),
   };

@@ -92,8 +92,26 @@ const crn_node *crn_node_mark(crn_rules *r, crn_node_kind kind, size_t place) {
   return node;
 }
 
+// Counts are at most CRN_GRAMMAR_MAX_REPEAT as they are read; what they become when they are joined is of the library's 32 bits.
+static const int64_t MOST_JOINED = 1000000000;
+
+// (x{a,b}){c,d} is x{ac,bd} where the numbers of x that k and k + 1 rounds give leave none out between: a matcher then does not have to
+// try how they may be shared out. -1 is without end.
+static bool joins(const crn_node *item, int64_t *min, int64_t *max) {
+  if (item->kind != CRN_NODE_REPEAT) return false;
+  const int64_t a = item->min, b = item->max, c = *min, d = *max;
+  bool is_one = c == d, is_whole = b < 0 ? c > 0 || a <= 1 : a * (c + 1) <= b * c + 1;
+  if (!is_one && !is_whole) return false;
+  const int64_t least = a * c, most = b < 0 || d < 0 ? -1 : b * d;
+  if (least > MOST_JOINED || most > MOST_JOINED) return false;
+  *min = least;
+  *max = most;
+  return true;
+}
+
 const crn_node *crn_node_repeat(crn_rules *r, const crn_node *item, int64_t min, int64_t max) {
   if (max == 0 || item->kind == CRN_NODE_EMPTY) return &EMPTY;
+  while (joins(item, &min, &max)) item = item->items[0];
   if (item->kind == CRN_NODE_NEVER) return min ? &NEVER : &EMPTY;
   if (min == 1 && max == 1) return item;
   crn_node *node = make(r, CRN_NODE_REPEAT);

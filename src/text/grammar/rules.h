@@ -18,6 +18,7 @@ enum {
   CRN_GRAMMAR_MAX_REPEAT = 10000,     ///< of a counted repetition
   CRN_GRAMMAR_MAX_COPIES = 1 << 20,   ///< of nodes, counted repetitions taken apart
   CRN_GRAMMAR_MAX_WRITTEN = 1 << 22,  ///< bytes of the rules as they are written
+  CRN_GRAMMAR_MAX_MEGABYTES = 512,    ///< that the compiled grammar would take, about
   CRN_MAX_CODE = 0x10FFFF,
 };
 
