@@ -255,6 +255,8 @@ static void test_json(void **state) {
   json_decref(j);
   assert_int_equal(crn_json_parse("{\"a\":1,\"a\":2}", 13, "t", &j), CAIRN_CORRUPT);
   assert_int_equal(crn_json_parse("{", 1, "t", &j), CAIRN_CORRUPT);
+  assert_int_equal(crn_json_parse("\"a\\u0000\"", 9, "t", &j), CAIRN_CORRUPT);
+  assert_non_null(strstr(cairn_last_error()->message, "U+0000 is not allowed"));
 }
 
 typedef struct tally {
@@ -338,6 +340,36 @@ static void check_setting(const char *name, const char *bad, const char *good) {
   unsetenv(name);
 }
 
+// What a writer that is gone left is removed; what one is writing is not, nor what only looks like it.
+static void test_leftovers(void **state) {
+  (void)state;
+  char folder[] = "/tmp/cairn-base-XXXXXX", path[64], left[80], other[80];
+  assert_non_null(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s/f", folder);
+  snprintf(left, sizeof left, "%s/f.tmp-abcdef", folder);
+  snprintf(other, sizeof other, "%s/f.tmp-abcdefg", folder);
+  crn_file_writer w;
+  assert_int_equal(crn_file_create(path, &w), CAIRN_OK);
+  assert_false(crn_file_remove_abandoned(w.temporary.data));
+  assert_int_equal(crn_file_replace(left, "", 0), CAIRN_OK);
+  assert_int_equal(crn_file_replace(other, "x", 1), CAIRN_OK);
+  crn_file_remove_leftovers(path);
+  assert_false(crn_file_exists(left));
+  assert_true(crn_file_exists(other));
+  assert_int_equal(crn_file_commit(&w), CAIRN_OK);
+  assert_true(crn_file_exists(path));
+  assert_false(crn_file_remove_abandoned(left));
+  assert_false(crn_file_remove_abandoned(folder));
+  // A folder cannot be made where a file is, nor below it.
+  assert_int_equal(crn_make_directories(path), CAIRN_IO);
+  assert_non_null(strstr(cairn_last_error()->message, "is a file, a folder is needed"));
+  snprintf(left, sizeof left, "%s/below/it", path);
+  assert_int_equal(crn_make_directories(left), CAIRN_IO);
+  assert_true(crn_file_remove_abandoned(other));
+  assert_true(crn_file_remove_abandoned(path));
+  assert_int_equal(rmdir(folder), 0);
+}
+
 static void test_environment(void **state) {
   (void)state;
   check_setting("CAIRN_THREADS", "0", "3");
@@ -345,6 +377,11 @@ static void test_environment(void **state) {
   check_setting("CAIRN_THREADS", "1000", "");
   check_setting("CAIRN_LOG", "loud", "off");
   check_setting("CAIRN_CPU_MASK", "avx2,sse9", "scalar");
+  check_setting("CAIRN_CACHE", "of", "off");
+  check_setting("CAIRN_CACHE", "ON", "on");
+  check_setting("CAIRN_CACHE_LIMIT", "-1", "0");
+  check_setting("CAIRN_CACHE_LIMIT", " 1", "18446744073709551615");
+  check_setting("CAIRN_CACHE_LIMIT", "18446744073709551616", "");
 }
 
 // Every change of one byte, of the length and of the seed changes the sum.
@@ -387,7 +424,7 @@ int main(void) {
       cmocka_unit_test(test_arena),   cmocka_unit_test(test_map_and_vec), cmocka_unit_test(test_text),
       cmocka_unit_test(test_files),   cmocka_unit_test(test_json),        cmocka_unit_test(test_pool),
       cmocka_unit_test(test_context), cmocka_unit_test(test_environment), cmocka_unit_test(test_checksum),
-      cmocka_unit_test(test_hasher),
+      cmocka_unit_test(test_hasher),  cmocka_unit_test(test_leftovers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,10 @@ static cairn_status parse(const char *text, size_t bytes, const char *what, size
   *out_json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | flags, &e);
   if (*out_json) return CAIRN_OK;
   if (json_error_code(&e) == json_error_out_of_memory) return CRN_FAIL(OUT_OF_MEMORY, "%s: no memory for the JSON tree", what);
-  return CRN_FAIL(CORRUPT, "%s: line %d column %d: %s", what, e.line, e.column, e.text);
+  enum json_error_code code = json_error_code(&e);
+  // The library's own words name a flag of its.
+  bool is_nul = code == json_error_null_character || code == json_error_null_byte_in_key;
+  return CRN_FAIL(CORRUPT, "%s: line %d column %d: %s", what, e.line, e.column, is_nul ? "the character U+0000 is not allowed" : e.text);
 }
 
 cairn_status crn_json_parse(const char *text, size_t bytes, const char *what, json_t **out_json) {
