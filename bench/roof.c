@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "base/bandwidth.h"
 #include "base/cpu.h"
 #include "base/pool.h"
 #include "base/region.h"
@@ -21,61 +22,6 @@ static double now(void) {
 }
 
 // --- memory -----------------------------------------------------------------------------------------------------------------
-
-typedef struct reading {
-  const char *memory;
-  size_t bytes;  // of each slice
-} reading;
-
-static void read_slice(const char *p, size_t bytes) {
-  const char *end = p + bytes / 512 * 512;
-#if defined(__x86_64__)
-  if (crn_cpu_bits() & CRN_CPU_AVX512) {
-    for (; p < end; p += 512) {
-      __asm__ volatile(
-          "vmovdqa64 (%0),%%zmm0\nvmovdqa64 64(%0),%%zmm1\nvmovdqa64 128(%0),%%zmm2\nvmovdqa64 192(%0),%%zmm3\n"
-          "vmovdqa64 256(%0),%%zmm4\nvmovdqa64 320(%0),%%zmm5\nvmovdqa64 384(%0),%%zmm6\nvmovdqa64 448(%0),%%zmm7\n"
-          :
-          : "r"(p)
-          : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "memory");
-    }
-    __asm__ volatile("vzeroupper" ::: "memory");
-    return;
-  }
-#endif
-  uint64_t sums[8] = {0};
-  for (; p < end; p += 64) {
-    for (int i = 0; i < 8; i++) sums[i] += ((const uint64_t *)(const void *)p)[i];
-  }
-  __asm__ volatile("" : : "r"(sums[0] + sums[1] + sums[2] + sums[3] + sums[4] + sums[5] + sums[6] + sums[7]));
-}
-
-static void read_some(void *user, int64_t begin, int64_t end, int worker) {
-  const reading *r = user;
-  (void)worker;
-  for (int64_t i = begin; i < end; i++) read_slice(r->memory + (size_t)i * r->bytes, r->bytes);
-}
-
-static void touch_some(void *user, int64_t begin, int64_t end, int worker) {
-  const reading *r = user;
-  (void)worker;
-  for (int64_t i = begin; i < end; i++) memset((char *)r->memory + (size_t)i * r->bytes, 1, r->bytes);
-}
-
-// Each thread reads a part of its own, which it was also the first to touch.
-static double read_speed(crn_pool *pool, const char *memory, size_t bytes, int tries) {
-  int n = crn_pool_threads(pool);
-  reading r = {.memory = memory, .bytes = bytes / (size_t)n / 4096 * 4096};
-  double best = 0;
-  crn_pool_run(pool, n, 1, touch_some, &r);
-  for (int t = 0; t < tries; t++) {
-    double begin = now();
-    crn_pool_run(pool, n, 1, read_some, &r);
-    double speed = (double)r.bytes * n / (now() - begin);
-    best = speed > best ? speed : best;
-  }
-  return best;
-}
 
 // Bytes of this process that lie in huge pages.
 static long long huge_bytes(void) {
@@ -95,7 +41,7 @@ static double small_page_speed(crn_pool *pool, size_t bytes, int tries) {
 #ifdef MADV_NOHUGEPAGE
   madvise(memory, bytes, MADV_NOHUGEPAGE);
 #endif
-  double speed = read_speed(pool, memory, bytes, tries);
+  double speed = crn_memory_read_speed(pool, memory, bytes, tries);
   munmap(memory, bytes);
   return speed;
 }
@@ -235,7 +181,7 @@ static int measure(crn_pool *pool, const options *o) {
     fprintf(stderr, "bench_roof: %s\n", cairn_last_error()->message);
     return 1;
   }
-  double huge = read_speed(pool, memory, o->bytes, o->tries);
+  double huge = crn_memory_read_speed(pool, memory, o->bytes, o->tries);
   long long in_huge_pages = huge_bytes();
   crn_memory_region_release(&region);
   double small = small_page_speed(pool, o->bytes < (size_t)1 << 29 ? o->bytes : (size_t)1 << 29, o->tries / 3 + 1);

@@ -1,4 +1,7 @@
 /// The context: allocator, worker threads and log sink shared by everything opened under it.
+///
+/// The library changes no signal handlers. A process with a limit on the size of files (RLIMIT_FSIZE) should ignore SIGXFSZ: what the
+/// library writes then fails with IO, as on a full disk, and a cache is left out with a warning; the default action ends the process.
 #ifndef CAIRN_CONTEXT_H
 #define CAIRN_CONTEXT_H
 

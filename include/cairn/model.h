@@ -188,6 +188,8 @@ typedef struct cairn_function_stats {
   int64_t state_bytes_gathered;   ///< copied out of segmented arrays for operations that take no pages
   int64_t workspace_allocations;  ///< blocks obtained from the allocator by runs; constant in the steady state
   int64_t folded_bytes;           ///< memory held by folded constants and expanded weights
+  int64_t weight_bytes;           ///< of packed weights that one row of an input reads (of stacked experts those chosen)
+  bool weights_were_ready;        ///< packed weights came from the cache or a compiled asset
 } cairn_function_stats;
 CAIRN_API void cairn_function_get_stats(const cairn_function *function, cairn_function_stats *out_stats);
 

@@ -3,6 +3,7 @@
 #define CRN_BASE_CACHE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/str.h"
 
@@ -10,5 +11,9 @@
 cairn_status crn_cache_directory(crn_str *out);
 /// Whether CAIRN_CACHE=off forbids reading and writing it.
 bool crn_cache_is_off(void);
+/// Bytes that may be kept: CAIRN_CACHE_LIMIT, else 32 GiB.
+uint64_t crn_cache_limit(void);
+/// Whether the variables of the cache can be understood. Errors: INVALID_ARGUMENT naming the one that cannot.
+cairn_status crn_cache_check_environment(void);
 
 #endif

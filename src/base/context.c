@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cache.h"
 #include "base/cpu.h"
 #include "base/log.h"
 #include "base/trace.h"
@@ -43,6 +44,7 @@ static cairn_status check_environment(void) {
   const char *text = getenv("CAIRN_LOG");
   if (text && *text && level_of(text) < 0)
     return CRN_FAIL(INVALID_ARGUMENT, "CAIRN_LOG is '%s'; off, warning, info or debug expected", text);
+  CRN_TRY(crn_cache_check_environment());
   return crn_cpu_check_mask();
 }
 
@@ -55,6 +57,7 @@ static void free_context(cairn_context *c) {
   pthread_mutex_destroy(&c->work.lock);
   pthread_mutex_destroy(&c->page_lock);
   pthread_cond_destroy(&c->work.changed);
+  crn_recycler_deinitialize(&c->blocks);
   cairn_allocator a = c->allocator;
   crn_free(&a, c, sizeof *c);
 }
@@ -79,6 +82,7 @@ cairn_status cairn_context_create(const cairn_context_options *options, cairn_co
   pthread_mutex_init(&c->page_lock, NULL);
   pthread_cond_init(&c->work.changed, NULL);
   c->allocator = *a;
+  crn_recycler_initialize(&c->blocks, &c->allocator);
   c->log_level = options->log_level;
   c->log = options->log;
   c->log_user = options->log_user;

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "base/pool.h"
+#include "base/recycle.h"
 #include "cairn/context.h"
 
 typedef struct cairn_stream cairn_stream;
@@ -29,6 +30,7 @@ typedef struct crn_work_list {
 struct cairn_context {
   atomic_int references;
   cairn_allocator allocator;
+  crn_recycler blocks;  ///< of queued work, values and heads of arrays
   crn_pool *pool;
   cairn_log_level log_level;
   cairn_log_fn log;

@@ -1,12 +1,15 @@
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static cairn_status io_failure(const char *what, const char *path) {
@@ -100,10 +103,11 @@ cairn_status crn_make_directories(const char *path) {
     if (i < p.size && p.data[i] != '/') continue;
     char kept = p.data[i];
     p.data[i] = 0;
-    bool made = mkdir(p.data, 0777) == 0 || errno == EEXIST;
-    if (!made) {
-      status = io_failure("create directory", p.data);
-      goto done;
+    if (mkdir(p.data, 0777)) {
+      const bool is_there = errno == EEXIST, is_file = is_there && !crn_is_directory(p.data);
+      if (!is_there) status = io_failure("create directory", p.data);
+      if (is_file) status = CRN_FAIL(IO, "'%s' is a file, a folder is needed", p.data);
+      if (!is_there || is_file) goto done;
     }
     p.data[i] = kept;
   }
@@ -119,11 +123,23 @@ cairn_status crn_path_join(crn_str *out, const char *directory, const char *name
   return crn_str_puts(out, name);
 }
 
+// Takes the lock that tells crn_file_remove_abandoned that the file has a writer; it goes with the process, however that ends. False when
+// the file was removed in the moment it had none.
+static bool lock_temporary(int fd) {
+  struct stat st;
+  while (flock(fd, LOCK_EX) && errno == EINTR) continue;
+  return fstat(fd, &st) != 0 || st.st_nlink > 0;
+}
+
 // Opens a temporary file beside the target with the permissions a new file would get.
 static cairn_status open_temporary(crn_file_writer *w) {
-  CRN_TRY(crn_str_printf(&w->temporary, "%s.tmp-XXXXXX", w->path.data));
-  w->fd = mkstemp(w->temporary.data);
-  if (w->fd < 0) return io_failure("create", w->path.data);
+  do {
+    if (w->fd >= 0) close(w->fd);
+    crn_str_clear(&w->temporary);
+    CRN_TRY(crn_str_printf(&w->temporary, "%s.tmp-XXXXXX", w->path.data));
+    w->fd = mkostemp(w->temporary.data, O_CLOEXEC);
+    if (w->fd < 0) return io_failure("create", w->path.data);
+  } while (!lock_temporary(w->fd));
   mode_t mask = umask(0);
   umask(mask);
   fchmod(w->fd, 0666 & ~mask);
@@ -157,6 +173,44 @@ cairn_status crn_file_create(const char *path, crn_file_writer *w) {
     crn_str_deinitialize(&w->temporary);
   }
   return status;
+}
+
+bool crn_file_remove_abandoned(const char *path) {
+  enum { OLD_SECONDS = 3600 };
+  struct stat st;
+  int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return false;
+  bool is = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+  // Where there are no locks only the age can tell.
+  if (is && flock(fd, LOCK_EX | LOCK_NB)) is = errno != EWOULDBLOCK && time(NULL) - st.st_mtime > OLD_SECONDS;
+  is = is && unlink(path) == 0;
+  close(fd);
+  return is;
+}
+
+// The name of a file, and behind it what open_temporary adds.
+static bool is_temporary_of(const char *name, const char *file) {
+  const size_t n = strlen(file);
+  return strncmp(name, file, n) == 0 && strncmp(name + n, ".tmp-", 5) == 0 && strlen(name + n) == 11;
+}
+
+void crn_file_remove_leftovers(const char *path) {
+  crn_str folder, leftover;
+  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  crn_str_initialize(&folder, NULL);
+  crn_str_initialize(&leftover, NULL);
+  cairn_status status = slash ? crn_str_append(&folder, path, (size_t)(slash - path) + 1) : crn_str_puts(&folder, ".");
+  DIR *dir = status == CAIRN_OK ? opendir(folder.data) : NULL;
+  for (const struct dirent *e; dir && status == CAIRN_OK && (e = readdir(dir));) {
+    if (!is_temporary_of(e->d_name, name)) continue;
+    status = crn_path_join(&leftover, folder.data, e->d_name);
+    if (status == CAIRN_OK) crn_file_remove_abandoned(leftover.data);
+  }
+  if (dir) closedir(dir);
+  // What is not removed now is next time; nobody needs to know.
+  if (status != CAIRN_OK) crn_error_clear();
+  crn_str_deinitialize(&folder);
+  crn_str_deinitialize(&leftover);
 }
 
 cairn_status crn_file_write(crn_file_writer *w, const void *data, size_t bytes) {

@@ -47,6 +47,11 @@ cairn_status crn_file_commit(crn_file_writer *w);
 cairn_status crn_file_commit_unsynced(crn_file_writer *w);
 void crn_file_discard(crn_file_writer *w);
 
+/// Removes the temporary file of a crn_file_writer when it has no writer any more: its process is gone. Returns whether it did.
+bool crn_file_remove_abandoned(const char *path);
+/// Removes such temporary files that were to become the file `path`.
+void crn_file_remove_leftovers(const char *path);
+
 /// Writes a whole file through a crn_file_writer.
 cairn_status crn_file_replace(const char *path, const void *data, size_t bytes);
 

@@ -5,9 +5,14 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { SPINS = 2000 };
+/// How long a worker looks out for the next loop, and a caller for those who are still inside, before it sleeps. Between the products of a
+/// language model lie tens of microseconds of single steps, between tokens some hundred; a sleep and its end cost two system calls and some
+/// tens of microseconds more.
+enum { WORKER_SPIN_NS = 500000, CALLER_SPIN_NS = 100000, LOOKS = 32 };
+enum { CHUNKS_EACH = 8, LINE = 64, LINES_AT_ONCE = 8 };
 
 /// The gate of the current loop: its number in the upper half, whether it is closed, and how many workers are inside. One
 /// word, so that a worker enters only a loop that is still open. A worker that wakes too late finds the gate closed and
@@ -20,7 +25,15 @@ typedef struct job {
   crn_pool_fn fn;
   void *user;
   int64_t n, chunk;
+  int64_t n_chunks;
+  crn_pool_ahead ahead;
 } job;
+
+/// Chunks of one worker that nobody took yet: the first in the upper half, the end in the lower one. The worker takes from the front, so
+/// that it walks through memory in order; those who have done theirs take from the end.
+typedef struct share {
+  _Alignas(LINE) _Atomic uint64_t left;
+} share;
 
 struct crn_pool {
   const cairn_allocator *allocator;
@@ -30,8 +43,10 @@ struct crn_pool {
   pthread_mutex_t turn;  // held by the caller whose loop is running
   pthread_mutex_t lock;  // guards sleeping and waking
   pthread_cond_t wake, idle;
-  job job;               // changed only while the gate is closed and nobody is inside
-  _Atomic int64_t next;  // first index nobody took yet
+  job job;            // changed only while the gate is closed and nobody is inside
+  share *shares;      // of the workers
+  size_t most_ahead;  // bytes a worker asks for
+  _Atomic int caller_cpu;
   _Atomic uint64_t gate;
   _Atomic int n_sleeping;  // workers that need a signal
   _Atomic bool stop;
@@ -50,14 +65,81 @@ static void relax(void) {
 #endif
 }
 
+// --- shares -------------------------------------------------------------------------------------------------------------------
+
+static int64_t chunk_of(const crn_pool *p, int64_t n, int64_t grain) {
+  int64_t most = (int64_t)p->n_threads * CHUNKS_EACH, chunk = (n + most - 1) / most;
+  return chunk < grain ? grain : chunk;
+}
+
+static int64_t share_begin(const crn_pool *p, int64_t n_chunks, int worker) { return n_chunks * worker / p->n_threads; }
+
+static void deal(crn_pool *p) {
+  for (int i = 0; i < p->n_threads; i++) {
+    uint64_t begin = (uint64_t)share_begin(p, p->job.n_chunks, i), end = (uint64_t)share_begin(p, p->job.n_chunks, i + 1);
+    atomic_store_explicit(&p->shares[i].left, begin << 32 | end, memory_order_relaxed);
+  }
+}
+
+// A third of what is left: pieces are long at first and short at the end, when it matters who ends last.
+static bool take(share *s, bool is_own, int64_t *out_begin, int64_t *out_end) {
+  uint64_t left = atomic_load_explicit(&s->left, memory_order_relaxed);
+  for (;;) {
+    uint64_t begin = left >> 32, end = (uint32_t)left;
+    if (begin >= end) return false;
+    uint64_t n = (end - begin + 2) / 3, rest = is_own ? (begin + n) << 32 | end : begin << 32 | (end - n);
+    *out_begin = (int64_t)(is_own ? begin : end - n);
+    *out_end = *out_begin + (int64_t)n;
+    if (atomic_compare_exchange_weak_explicit(&s->left, &left, rest, memory_order_relaxed, memory_order_relaxed)) return true;
+  }
+}
+
 static void take_chunks(crn_pool *p, int worker) {
   const job *j = &p->job;
-  for (;;) {
-    int64_t begin = atomic_fetch_add_explicit(&p->next, j->chunk, memory_order_relaxed);
-    if (begin >= j->n) return;
-    int64_t end = begin + j->chunk < j->n ? begin + j->chunk : j->n;
-    j->fn(j->user, begin, end, worker);
+  for (int i = 0; i < p->n_threads; i++) {
+    int64_t begin, end;
+    while (take(&p->shares[(worker + i) % p->n_threads], i == 0, &begin, &end))
+      j->fn(j->user, begin * j->chunk, end * j->chunk < j->n ? end * j->chunk : j->n, worker);
   }
+}
+
+// --- memory ahead -------------------------------------------------------------------------------------------------------------
+
+/// What a worker asks for while it waits.
+typedef struct asking {
+  const char *at, *end;
+} asking;
+
+// What the worker will most likely get of the loop that is announced.
+static void begin_asking(const crn_pool *p, int worker, asking *a) {
+  const crn_pool_ahead *ahead = &p->job.ahead;
+  if (!ahead->data || ahead->n < 1) return;
+  int64_t chunk = chunk_of(p, ahead->n, ahead->grain < 1 ? 1 : ahead->grain), n_chunks = (ahead->n + chunk - 1) / chunk;
+  size_t begin = (size_t)(share_begin(p, n_chunks, worker) * chunk) * ahead->item_bytes;
+  size_t end = (size_t)(share_begin(p, n_chunks, worker + 1) * chunk) * ahead->item_bytes;
+  if (end - begin > p->most_ahead) end = begin + p->most_ahead;
+  *a = (asking){(const char *)ahead->data + begin, (const char *)ahead->data + end};
+}
+
+static void ask_for_some(asking *a) {
+  for (int i = 0; i < LINES_AT_ONCE && a->at < a->end; i++, a->at += LINE) __builtin_prefetch(a->at, 0, 2);
+}
+
+// A third of the second-level cache: what a worker did before and does meanwhile has its place there, too.
+static size_t find_most_ahead(void) {
+  long bytes = 0;
+#ifdef _SC_LEVEL2_CACHE_SIZE
+  bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
+  return bytes > 0 ? (size_t)bytes / 3 : (size_t)64 << 10;
+}
+
+// --- waiting ------------------------------------------------------------------------------------------------------------------
+
+static int64_t now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 static bool may_enter(const crn_pool *p, uint32_t seen) {
@@ -65,12 +147,25 @@ static bool may_enter(const crn_pool *p, uint32_t seen) {
   return atomic_load(&p->stop) || (!(gate & GATE_CLOSED) && (uint32_t)(gate >> GATE_EPOCH_SHIFT) != seen);
 }
 
-// Spins a little, then sleeps until there is a loop that the worker has not been in.
-static void await_loop(crn_pool *p, uint32_t seen) {
-  for (int i = 0; i < SPINS; i++) {
-    if (may_enter(p, seen)) return;
-    relax();
+// Looks out for a loop that the worker has not been in, for a while; says whether there is one. On the processor of the caller it would
+// only keep the caller from what it is waited for.
+static bool look_out(crn_pool *p, uint32_t seen, asking *a) {
+  int64_t end = now_ns() + WORKER_SPIN_NS;
+  for (int i = 1; !may_enter(p, seen); i++) {
+    if (a->at < a->end) {
+      ask_for_some(a);
+    } else {
+      relax();
+    }
+    if (i % LOOKS) continue;
+    if (now_ns() > end || sched_getcpu() == atomic_load_explicit(&p->caller_cpu, memory_order_relaxed)) return false;
   }
+  return true;
+}
+
+// Looks out, then sleeps until there is a loop that the worker has not been in.
+static void await_loop(crn_pool *p, uint32_t seen, asking *a) {
+  if (look_out(p, seen, a)) return;
   pthread_mutex_lock(&p->lock);
   // The count is raised before the gate is looked at again, and the caller looks at it after opening the gate: one of
   // both sees the other.
@@ -103,11 +198,13 @@ static void *worker_main(void *argument) {
   crn_free(start.pool->allocator, argument, sizeof start);
   crn_pool *p = start.pool;
   uint32_t seen = 0;
+  asking ahead = {NULL, NULL};
   for (;;) {
-    await_loop(p, seen);
+    await_loop(p, seen, &ahead);
     if (atomic_load(&p->stop)) return NULL;
     if (!enter(p, &seen)) continue;
     take_chunks(p, start.worker);
+    begin_asking(p, start.worker, &ahead);
     leave(p);
   }
 }
@@ -122,9 +219,11 @@ static void wake_sleepers(crn_pool *p) {
 // Closes the gate and waits for those who are inside.
 static void close_gate(crn_pool *p) {
   uint64_t gate = atomic_fetch_or(&p->gate, GATE_CLOSED);
-  for (int i = 0; i < SPINS && (gate & GATE_INSIDE); i++) {
+  int64_t end = gate & GATE_INSIDE ? now_ns() + CALLER_SPIN_NS : 0;
+  for (int i = 1; gate & GATE_INSIDE; i++) {
     relax();
     gate = atomic_load(&p->gate);
+    if (i % LOOKS == 0 && now_ns() > end) break;
   }
   if (!(gate & GATE_INSIDE)) return;
   pthread_mutex_lock(&p->lock);
@@ -157,7 +256,10 @@ cairn_status crn_pool_create(const cairn_allocator *allocator, int n_threads, cr
   pthread_cond_init(&p->wake, NULL);
   pthread_cond_init(&p->idle, NULL);
   atomic_init(&p->gate, GATE_CLOSED);
+  atomic_init(&p->caller_cpu, -1);
+  p->most_ahead = find_most_ahead();
   cairn_status status = crn_alloc_array(allocator, (size_t)n_threads, sizeof *p->threads, &p->threads);
+  if (status == CAIRN_OK) status = crn_alloc_array(allocator, (size_t)n_threads, sizeof *p->shares, &p->shares);
   for (int i = 1; i < n_threads && status == CAIRN_OK; i++) status = start_worker(p, i);
   if (status != CAIRN_OK) {
     crn_pool_destroy(p);
@@ -179,12 +281,15 @@ void crn_pool_destroy(crn_pool *p) {
   pthread_cond_destroy(&p->wake);
   pthread_cond_destroy(&p->idle);
   crn_free(p->allocator, p->threads, (size_t)p->n_threads * sizeof *p->threads);
+  crn_free(p->allocator, p->shares, (size_t)p->n_threads * sizeof *p->shares);
   crn_free(p->allocator, p, sizeof *p);
 }
 
 int crn_pool_threads(const crn_pool *p) { return p ? p->n_threads : 1; }
 
-void crn_pool_run(crn_pool *p, int64_t n, int64_t grain, crn_pool_fn fn, void *user) {
+void crn_pool_run(crn_pool *p, int64_t n, int64_t grain, crn_pool_fn fn, void *user) { crn_pool_run_before(p, n, grain, fn, user, NULL); }
+
+void crn_pool_run_before(crn_pool *p, int64_t n, int64_t grain, crn_pool_fn fn, void *user, const crn_pool_ahead *ahead) {
   if (n <= 0) return;
   if (grain < 1) grain = 1;
   if (!p || p->n_started == 0 || n <= grain) {
@@ -192,10 +297,10 @@ void crn_pool_run(crn_pool *p, int64_t n, int64_t grain, crn_pool_fn fn, void *u
     return;
   }
   pthread_mutex_lock(&p->turn);
-  // About four chunks a worker: enough to even out a slow core, few enough to keep the counter quiet.
-  int64_t chunk = (n + p->n_threads * 4 - 1) / (p->n_threads * 4);
-  p->job = (job){fn, user, n, chunk < grain ? grain : chunk};
-  atomic_store_explicit(&p->next, 0, memory_order_relaxed);
+  int64_t chunk = chunk_of(p, n, grain);
+  p->job = (job){fn, user, n, chunk, (n + chunk - 1) / chunk, ahead ? *ahead : (crn_pool_ahead){0}};
+  deal(p);
+  atomic_store_explicit(&p->caller_cpu, sched_getcpu(), memory_order_relaxed);
   // A new number opens the gate with nobody inside. Zero is what workers start with, so it is never used.
   uint32_t epoch = (uint32_t)(atomic_load(&p->gate) >> GATE_EPOCH_SHIFT) + 1;
   atomic_store(&p->gate, (uint64_t)(epoch ? epoch : 1) << GATE_EPOCH_SHIFT);

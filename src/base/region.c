@@ -43,6 +43,17 @@ static cairn_status add_block(crn_memory_region *r, size_t bytes) {
   return CAIRN_OK;
 }
 
+cairn_status crn_alloc_huge(const cairn_allocator *a, size_t bytes, void *out_pointer) {
+  void *p = a->alloc(a->self, bytes, CRN_HUGE_PAGE);
+  *(void **)out_pointer = p;
+  if (!p) return CRN_FAIL(OUT_OF_MEMORY, "cannot allocate %zu bytes", bytes);
+#ifdef MADV_HUGEPAGE
+  // An allocator may know no such alignment; then the wish is not made.
+  if ((uintptr_t)p % CRN_HUGE_PAGE == 0 && bytes >= CRN_HUGE_PAGE) madvise(p, bytes / CRN_HUGE_PAGE * CRN_HUGE_PAGE, MADV_HUGEPAGE);
+#endif
+  return CAIRN_OK;
+}
+
 cairn_status crn_memory_region_take(crn_memory_region *r, size_t bytes, void *out_pointer) {
   size_t rounded;
   if (!round_up(bytes, ALIGN, &rounded)) return CRN_FAIL(OUT_OF_RANGE, "a block of %zu bytes is too large", bytes);

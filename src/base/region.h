@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "base/status.h"
+#include "base/alloc.h"
 
 typedef struct crn_region_block crn_region_block;
 
@@ -19,5 +19,10 @@ typedef struct crn_memory_region {
 /// Cleared memory, aligned to 64 bytes. Errors: OUT_OF_MEMORY, OUT_OF_RANGE.
 cairn_status crn_memory_region_take(crn_memory_region *region, size_t bytes, void *out_pointer);
 void crn_memory_region_release(crn_memory_region *region);
+
+enum { CRN_HUGE_PAGE = 2 << 20 };  ///< bytes
+/// As crn_alloc, aligned to a huge page, with huge pages for all of it that fills them where the system gives them: for memory of some
+/// megabytes that is walked through in large steps. Freed with crn_free.
+cairn_status crn_alloc_huge(const cairn_allocator *a, size_t bytes, void *out_pointer);
 
 #endif

@@ -84,6 +84,20 @@ static cairn_status list_kept(compile *c) {
   return CAIRN_OK;
 }
 
+// What compilations that were interrupted left in the folder.
+static cairn_status remove_leftovers(const compile *c, const char *folder) {
+  static const char *const names[] = {"weights.packed", "program.cairn", "metadata.json", "compiled.json"};
+  crn_str path;
+  cairn_status status = CAIRN_OK;
+  crn_str_initialize(&path, c->allocator);
+  for (size_t i = 0; i < sizeof names / sizeof *names && status == CAIRN_OK; i++) {
+    status = crn_path_join(&path, folder, names[i]);
+    if (status == CAIRN_OK) crn_file_remove_leftovers(path.data);
+  }
+  crn_str_deinitialize(&path);
+  return status;
+}
+
 static cairn_status run_compile(compile *c, const char *folder) {
   cairn_model *m = c->model;
   CRN_TRY(visit_functions(c));
@@ -91,7 +105,8 @@ static cairn_status run_compile(compile *c, const char *folder) {
   CRN_TRY(list_kept(c));
   CRN_TRY(crn_make_directories(folder));
   CRN_TRY(crn_packed_cache_export(m, folder));
-  return crn_compiled_write(m->asset, folder, cairn_precision_text(m->options.precision), c->kept.items, c->kept.size);
+  CRN_TRY(crn_compiled_write(m->asset, folder, cairn_precision_text(m->options.precision), c->kept.items, c->kept.size));
+  return remove_leftovers(c, folder);
 }
 
 cairn_status cairn_model_compile(cairn_model *m, const char *folder) {

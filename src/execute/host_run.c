@@ -32,7 +32,7 @@ static cairn_status describe(cairn_context *c, const cairn_run_args *args, host_
 }
 
 static void deinitialize(cairn_context *c, host_run *r) {
-  crn_free(&c->allocator, r->work.edges.items, r->work.edges.capacity * sizeof *r->work.edges.items);
+  crn_work_free_edges(c, &r->work);
   if (r->heap_bytes) crn_free(&c->allocator, r->work.accesses, r->heap_bytes);
   crn_failure_release(r->work.failure);
 }

@@ -23,6 +23,7 @@ struct cairn_model {
   crn_arena arena;  ///< of the descriptors
   crn_weight_store weights;
   atomic_bool has_read_cache;
+  atomic_bool has_ready_weights;  ///< from the cache, or of a compiled asset
   cairn_function_info *functions;
   const crn_graph **graphs;
   int n_functions;

@@ -4,64 +4,70 @@
 #include "base/trace.h"
 #include "execute/stream.h"
 
-cairn_status crn_job_create(cairn_context *c, int n_inputs, int n_targets, int n_views, int n_outputs, crn_job **out_job) {
-  const cairn_allocator *a = &c->allocator;
+// The job and its lists are one block, which is given out again for the next job of this size.
+static size_t bytes_of(const crn_job *j, size_t name_bytes) {
+  const size_t n_arrays = (size_t)j->n_inputs + (size_t)j->n_targets + (size_t)j->n_views;
+  return sizeof *j + n_arrays * (sizeof *j->inputs + sizeof *j->work.accesses) + (size_t)j->n_inputs * sizeof *j->input_values +
+         (size_t)j->n_outputs * (sizeof *j->outputs + sizeof *j->results) + name_bytes;
+}
+
+// Everything but the name is of pointers and integers of 8 bytes, so each list begins where one of them may.
+static void lay_out(crn_job *j) {
+  char *at = (char *)(j + 1);
+  j->inputs = (cairn_named_array *)at;
+  j->targets = j->inputs + j->n_inputs;
+  j->views = j->targets + j->n_targets;
+  j->work.accesses = (crn_access *)(j->views + j->n_views);
+  j->input_values = (cairn_value **)(j->work.accesses + j->n_inputs + j->n_targets + j->n_views);
+  j->outputs = j->input_values + j->n_inputs;
+  j->results = (cairn_ndarray **)(j->outputs + j->n_outputs);
+  j->name = (char *)(j->results + j->n_outputs);
+}
+
+cairn_status crn_job_create(cairn_context *c, const crn_job_size *size, crn_job **out_job) {
+  const crn_job counts = {.n_inputs = size->n_inputs, .n_targets = size->n_targets, .n_views = size->n_views, .n_outputs = size->n_outputs};
+  const size_t name_bytes = size->name ? strlen(size->name) + 1 : 0, bytes = bytes_of(&counts, name_bytes);
   crn_job *j;
   *out_job = NULL;
-  CRN_TRY(crn_alloc_zero(a, sizeof *j, &j));
+  CRN_TRY(crn_recycle_take(&c->blocks, bytes, &j));
   cairn_context_retain(c);
   j->context = c;
-  j->n_inputs = n_inputs;
-  j->n_targets = n_targets;
-  j->n_views = n_views;
-  j->n_outputs = n_outputs;
-  cairn_status status;
-  CRN_TRY_GOTO(crn_alloc_array(a, (size_t)n_inputs, sizeof *j->inputs, &j->inputs));
-  CRN_TRY_GOTO(crn_alloc_array(a, (size_t)n_inputs, sizeof *j->input_values, &j->input_values));
-  CRN_TRY_GOTO(crn_alloc_array(a, (size_t)n_targets, sizeof *j->targets, &j->targets));
-  CRN_TRY_GOTO(crn_alloc_array(a, (size_t)n_views, sizeof *j->views, &j->views));
-  CRN_TRY_GOTO(crn_alloc_array(a, (size_t)n_outputs, sizeof *j->outputs, &j->outputs));
-  CRN_TRY_GOTO(crn_alloc_array(a, (size_t)n_outputs, sizeof *j->results, &j->results));
-  CRN_TRY_GOTO(crn_alloc_array(a, (size_t)(n_inputs + n_targets + n_views), sizeof *j->work.accesses, &j->work.accesses));
-  for (int i = 0; i < n_outputs; i++) CRN_TRY_GOTO(crn_value_create_pending(c, &j->outputs[i]));
+  j->bytes = bytes;
+  j->n_inputs = size->n_inputs;
+  j->n_targets = size->n_targets;
+  j->n_views = size->n_views;
+  j->n_outputs = size->n_outputs;
+  lay_out(j);
+  if (size->name) memcpy(j->name, size->name, name_bytes);
+  if (!size->name) j->name = NULL;
+  for (int i = 0; i < j->n_outputs; i++) {
+    cairn_status status = crn_value_create_pending(c, &j->outputs[i]);
+    if (status == CAIRN_OK) continue;
+    crn_job_free(j);
+    return status;
+  }
   *out_job = j;
   return CAIRN_OK;
-done:
-  crn_job_free(j);
-  return status;
 }
 
 static void release_arrays(const cairn_named_array *list, int n) {
-  for (int i = 0; list && i < n; i++) cairn_ndarray_release(list[i].array);
-}
-
-static void free_arrays(const cairn_allocator *a, crn_job *j) {
-  release_arrays(j->inputs, j->n_inputs);
-  release_arrays(j->targets, j->n_targets);
-  release_arrays(j->views, j->n_views);
-  for (int i = 0; j->input_values && i < j->n_inputs; i++) cairn_value_release(j->input_values[i]);
-  for (int i = 0; j->outputs && i < j->n_outputs; i++) cairn_value_release(j->outputs[i]);
-  for (int i = 0; j->results && i < j->n_outputs; i++) cairn_ndarray_release(j->results[i]);
-  crn_free(a, j->inputs, (size_t)j->n_inputs * sizeof *j->inputs);
-  crn_free(a, j->input_values, (size_t)j->n_inputs * sizeof *j->input_values);
-  crn_free(a, j->targets, (size_t)j->n_targets * sizeof *j->targets);
-  crn_free(a, j->views, (size_t)j->n_views * sizeof *j->views);
-  crn_free(a, j->outputs, (size_t)j->n_outputs * sizeof *j->outputs);
-  crn_free(a, j->results, (size_t)j->n_outputs * sizeof *j->results);
-  crn_free(a, j->work.accesses, (size_t)(j->n_inputs + j->n_targets + j->n_views) * sizeof *j->work.accesses);
+  for (int i = 0; i < n; i++) cairn_ndarray_release(list[i].array);
 }
 
 void crn_job_free(crn_job *j) {
   if (!j) return;
   cairn_context *c = j->context;
-  const cairn_allocator *a = &c->allocator;
-  free_arrays(a, j);
-  crn_free(a, j->work.edges.items, j->work.edges.capacity * sizeof *j->work.edges.items);
+  release_arrays(j->inputs, j->n_inputs);
+  release_arrays(j->targets, j->n_targets);
+  release_arrays(j->views, j->n_views);
+  for (int i = 0; i < j->n_inputs; i++) cairn_value_release(j->input_values[i]);
+  for (int i = 0; i < j->n_outputs; i++) cairn_value_release(j->outputs[i]);
+  for (int i = 0; i < j->n_outputs; i++) cairn_ndarray_release(j->results[i]);
+  crn_work_free_edges(c, &j->work);
   crn_failure_release(j->work.failure);
   cairn_function_release(j->function);
-  crn_free(a, j->name, j->name_bytes);
   if (j->release) j->release(j->user);
-  crn_free(a, j, sizeof *j);
+  crn_recycle_give(&c->blocks, j, j->bytes);
   cairn_context_release(c);
 }
 
@@ -179,10 +185,8 @@ cairn_status crn_job_set_function(crn_job *j, cairn_function *f, const cairn_enc
 }
 
 cairn_status crn_job_set_call(crn_job *j, const cairn_call_args *args) {
-  const char *name = args->name ? args->name : "call";
+  const char *name = j->name;
   if (!args->call) return CRN_FAIL(INVALID_ARGUMENT, "'%s' has no function to call", name);
-  CRN_TRY(crn_strndup(&j->context->allocator, name, strlen(name), &j->name));
-  j->name_bytes = strlen(name) + 1;
   j->call = args->call;
   j->user = args->user;
   CRN_TRY(keep_inputs(j, args->inputs));
@@ -235,6 +239,14 @@ static cairn_status take_results(crn_job *j, cairn_outputs *bag) {
   return CAIRN_OK;
 }
 
+// Outputs with views need nothing to be collected in.
+static bool needs_bag(const crn_job *j) {
+  for (int i = 0; i < j->n_outputs; i++) {
+    if (!j->outputs[i]->view) return true;
+  }
+  return false;
+}
+
 static cairn_status run_function(crn_job *j) {
   cairn_outputs *bag = NULL;
   const cairn_run_args args = {.inputs = j->inputs,
@@ -245,7 +257,7 @@ static cairn_status run_function(crn_job *j) {
                                .n_outputs = j->n_views,
                                .last_rows = j->last_rows};
   CRN_TRY(crn_function_check_args(j->function, &args, true, false));
-  CRN_TRY(crn_function_run_checked(j->function, &args, &bag));
+  CRN_TRY(crn_function_run_checked(j->function, &args, needs_bag(j) ? &bag : NULL));
   cairn_status status = take_results(j, bag);
   cairn_outputs_destroy(bag);
   return status;

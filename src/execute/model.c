@@ -141,12 +141,12 @@ static cairn_status composites_by_body(const cairn_model_options *o, bool *out_u
 
 static cairn_status make_plan(cairn_model *m, const crn_graph *graph, crn_plan **out_plan) {
   bool use_bodies;
+  crn_specialization s = {.precision = m->options.precision, .store = &m->weights};
   CRN_TRY(composites_by_body(&m->options, &use_bodies));
   CRN_TRY(crn_program_check_ready(m->program, graph));
   CRN_TRY(crn_plan_create(m->context, graph, use_bodies, out_plan));
   // Bodies are the reference that fast paths are checked against: nothing is fused when they are asked for.
   if (!use_bodies) {
-    crn_specialization s = {.precision = m->options.precision, .store = &m->weights};
     bool is_compiled = m->asset && m->asset->compiled;
     CRN_TRY(crn_compiled_check_options(m, &s.precision));
     CRN_TRY(crn_plan_keep_palettes(*out_plan));
@@ -160,6 +160,7 @@ static cairn_status make_plan(cairn_model *m, const crn_graph *graph, crn_plan *
   }
   CRN_TRY(crn_compiled_check_plan(m, *out_plan));
   CRN_TRY(crn_plan_fold(*out_plan, false, m->options.progress, m->options.progress_user));
+  if (!use_bodies) CRN_TRY(crn_specialize_folded(*out_plan, &s));
   return crn_plan_set_lifetimes(*out_plan);
 }
 
@@ -289,5 +290,7 @@ const cairn_descriptor *cairn_function_state(const cairn_function *f, const char
 void cairn_function_get_stats(const cairn_function *f, cairn_function_stats *out_stats) {
   pthread_mutex_lock((pthread_mutex_t *)&f->lock);
   *out_stats = f->stats;
+  out_stats->weight_bytes = crn_plan_weight_bytes(f->plan);
+  out_stats->weights_were_ready = f->model->has_ready_weights;
   pthread_mutex_unlock((pthread_mutex_t *)&f->lock);
 }

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "asset/compiled.h"
@@ -19,20 +18,13 @@
 #include "cairn/specialize.h"
 
 // Less than this is packed in no time. The version changes with the packed layout.
-static const uint64_t least_bytes = 8u << 20, default_limit = (uint64_t)32 << 30;
+static const uint64_t least_bytes = 8u << 20;
 #define LAYOUT_VERSION CRN_PACKED_LAYOUT
 #define EXTENSION ".packed"
 // Stands in names and identities of entries made for frequent reshapes.
 #define RESHAPES "reshapes"
 
 // --- places -------------------------------------------------------------------------------------------------------------------
-
-static uint64_t limit(void) {
-  const char *text = getenv("CAIRN_CACHE_LIMIT");
-  char *end;
-  unsigned long long n = text && *text ? strtoull(text, &end, 10) : 0;
-  return text && *text && !*end ? n : default_limit;
-}
 
 static cairn_status make_identity(const cairn_model *m, crn_str *out) {
   uint16_t one = 1;
@@ -62,9 +54,10 @@ static bool is_entry_name(const char *name) {
   return strspn(name, "0123456789abcdef") == 32 && name[32] == '-' && has_suffix(name, EXTENSION);
 }
 
-// What an interrupted program left, after an hour.
-static bool is_left_over(const char *name, int64_t changed) {
-  return strspn(name, "0123456789abcdef") == 32 && strstr(name, EXTENSION ".tmp-") && changed < (int64_t)time(NULL) - 3600;
+// What becomes an entry or the text beside it; or never did, because the program was interrupted.
+static bool is_temporary_name(const char *name) {
+  if (strspn(name, "0123456789abcdef") != 32 || name[32] != '-') return false;
+  return strstr(name, EXTENSION ".tmp-") || strstr(name, EXTENSION ".txt.tmp-");
 }
 
 // Beside each entry lies a text file with the path of its model.
@@ -95,7 +88,7 @@ cairn_status cairn_cache_list(cairn_status (*visit)(void *user, const cairn_cach
     struct stat st;
     if ((size_t)snprintf(path, sizeof path, "%s/%s", folder.data, e->d_name) >= sizeof path || stat(path, &st) || !S_ISREG(st.st_mode))
       continue;
-    if (is_left_over(e->d_name, (int64_t)st.st_mtime)) unlink(path);
+    if (is_temporary_name(e->d_name)) crn_file_remove_abandoned(path);
     if (!is_entry_name(e->d_name)) continue;
     read_model(path, model, sizeof model);
     const char *options = has_suffix(path, "-" RESHAPES EXTENSION) ? "frequent reshapes" : "";
@@ -208,7 +201,7 @@ static cairn_status look_at(void *user, const cairn_cache_entry *e) {
 }
 
 static void evict(const char *kept) {
-  uint64_t most = limit();
+  uint64_t most = crn_cache_limit();
   for (;;) {
     oldest o = {.kept = kept};
     if (cairn_cache_list(look_at, &o) != CAIRN_OK || o.total <= most || !*o.path || !remove_entry(o.path)) return;
@@ -277,12 +270,16 @@ static void read_cached(cairn_model *m) {
   if (!is_usable(m)) return;
   cairn_status status = find_place(m, &folder, &path, &identity);
   if (status == CAIRN_OK) status = crn_weight_cache_read(&m->weights, m->context->pool, path.data, identity.data);
+  if (status == CAIRN_OK) m->has_ready_weights = true;
   if (status != CAIRN_OK) crn_error_clear();
   release_place(&folder, &path, &identity);
 }
 
 cairn_status crn_packed_cache_read(cairn_model *m) {
-  if (m->asset && m->asset->compiled) return read_compiled(m);
+  if (m->asset && m->asset->compiled) {
+    m->has_ready_weights = true;
+    return read_compiled(m);
+  }
   read_cached(m);
   return CAIRN_OK;
 }
@@ -315,7 +312,7 @@ static cairn_status write_entry(cairn_model *m, const crn_str *folder, const crn
 void crn_packed_cache_write(cairn_model *m) {
   crn_str folder, path, identity;
   if (!is_usable(m) || (m->asset && m->asset->compiled) || new_bytes(&m->weights, false) < least_bytes ||
-      m->weights.region.used_bytes > limit())
+      m->weights.region.used_bytes > crn_cache_limit())
     return;
   cairn_status status = find_place(m, &folder, &path, &identity);
   if (status == CAIRN_OK) status = write_entry(m, &folder, &path, &identity);

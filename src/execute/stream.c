@@ -96,7 +96,7 @@ static void finish(cairn_stream *s, crn_job *j) {
   crn_work_leave(list, &j->work, &dead);
   if (callbacks || dead) {
     pthread_mutex_unlock(&list->lock);
-    crn_callbacks_call(&s->context->allocator, callbacks);
+    crn_callbacks_call(s->context, callbacks);
     crn_jobs_free(dead);
     pthread_mutex_lock(&list->lock);
   }
@@ -190,7 +190,7 @@ static void end_calls(cairn_stream *s, int n) {
 
 void crn_stream_end_cancel(cairn_stream *s, crn_callback *callbacks, crn_work *dead) {
   crn_work_list *list = &s->context->work;
-  crn_callbacks_call(&s->context->allocator, callbacks);
+  crn_callbacks_call(s->context, callbacks);
   crn_jobs_free(dead);
   pthread_mutex_lock(&list->lock);
   end_calls(s, 1);
@@ -215,7 +215,7 @@ int cairn_stream_cancel(cairn_stream *s) {
   }
   pthread_mutex_unlock(&list->lock);
   crn_failure_release(failure);
-  crn_callbacks_call(&s->context->allocator, callbacks);
+  crn_callbacks_call(s->context, callbacks);
   crn_jobs_free(dead);
   pthread_mutex_lock(&list->lock);
   end_calls(s, n);
@@ -292,6 +292,7 @@ cairn_status cairn_stream_create(cairn_context *c, const cairn_stream_options *o
   cairn_stream *s;
   CRN_TRY(crn_alloc_zero(&c->allocator, sizeof *s, &s));
   cairn_context_retain(c);
+  crn_recycler_begin(&c->blocks);
   s->context = c;
   s->options = o;
   pthread_cond_init(&s->wake, NULL);
@@ -335,5 +336,6 @@ void cairn_stream_destroy(cairn_stream *s) {
   crn_failure_release(s->failure);
   crn_free(&c->allocator, s->threads, (size_t)s->options.n_workers * sizeof *s->threads);
   crn_free(&c->allocator, s, sizeof *s);
+  crn_recycler_end(&c->blocks);
   cairn_context_release(c);
 }

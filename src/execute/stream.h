@@ -33,8 +33,8 @@ typedef struct crn_job {
   crn_work work;  ///< first, so that one is the other
   cairn_context *context;
   cairn_function *function;  ///< NULL for calls and marks
-  char *name;                ///< of a call, of its own
-  size_t name_bytes;
+  char *name;                ///< of a call
+  size_t bytes;              ///< of the block: this and the lists behind it
   cairn_stream_call_fn call;
   void *user;
   void (*release)(void *user);
@@ -67,11 +67,15 @@ cairn_status crn_value_create_pending(cairn_context *context, cairn_value **out_
 /// (L) Ends the value, taking `array` over and moving its callbacks to the end of `*end`.
 void crn_value_complete(cairn_value *value, cairn_status status, crn_failure *failure, cairn_ndarray *array, crn_callback ***end);
 /// Calls and frees them, in order. Without the lock.
-void crn_callbacks_call(const cairn_allocator *allocator, crn_callback *first);
+void crn_callbacks_call(cairn_context *context, crn_callback *first);
 
 /// job.c
+typedef struct crn_job_size {
+  int n_inputs, n_targets, n_views, n_outputs;
+  const char *name;  ///< of a call; NULL = it has none
+} crn_job_size;
 /// A job with lists of these sizes. `out_job` is freed by crn_job_free.
-cairn_status crn_job_create(cairn_context *context, int n_inputs, int n_targets, int n_views, int n_outputs, crn_job **out_job);
+cairn_status crn_job_create(cairn_context *context, const crn_job_size *size, crn_job **out_job);
 void crn_job_free(crn_job *job);
 /// Frees a chain of dead work. Without the lock: it may release the caller's memory.
 void crn_jobs_free(crn_work *dead);

@@ -82,7 +82,8 @@ cairn_status cairn_stream_encode(cairn_stream *s, cairn_function *f, const cairn
     return CRN_FAIL(INVALID_ARGUMENT, "function '%s' belongs to another context than the stream", f->info->name);
   if (args->n_inputs < 0 || args->n_states < 0 || args->n_views < 0)
     return CRN_FAIL(INVALID_ARGUMENT, "function '%s': a count of arrays is negative", f->info->name);
-  CRN_TRY(crn_job_create(s->context, args->n_inputs, args->n_states, args->n_views, n, &j));
+  const crn_job_size size = {.n_inputs = args->n_inputs, .n_targets = args->n_states, .n_views = args->n_views, .n_outputs = n};
+  CRN_TRY(crn_job_create(s->context, &size, &j));
   cairn_status status = crn_job_set_function(j, f, args);
   if (status != CAIRN_OK) {
     crn_job_free(j);
@@ -96,7 +97,9 @@ cairn_status cairn_stream_encode_call(cairn_stream *s, const cairn_call_args *ar
   if (args->n_inputs < 0 || args->n_targets < 0 || args->n_outputs < 0)
     return CRN_FAIL(INVALID_ARGUMENT, "call '%s': a count is negative", args->name ? args->name : "");
   clear(out_values, args->n_outputs);
-  CRN_TRY(crn_job_create(s->context, args->n_inputs, args->n_targets, 0, args->n_outputs, &j));
+  const crn_job_size size = {
+      .n_inputs = args->n_inputs, .n_targets = args->n_targets, .n_outputs = args->n_outputs, .name = args->name ? args->name : "call"};
+  CRN_TRY(crn_job_create(s->context, &size, &j));
   cairn_status status = crn_job_set_call(j, args);
   if (status != CAIRN_OK) {
     crn_job_free(j);
@@ -123,7 +126,7 @@ cairn_status cairn_stream_encode_snapshot(cairn_stream *s, cairn_ndarray *array,
 cairn_status cairn_stream_mark(cairn_stream *s, cairn_value **out_value) {
   crn_job *j;
   *out_value = NULL;
-  CRN_TRY(crn_job_create(s->context, 0, 0, 0, 1, &j));
+  CRN_TRY(crn_job_create(s->context, &(crn_job_size){.n_outputs = 1}, &j));
   j->work.is_mark = true;
   return queue(s, j, NULL, out_value);
 }

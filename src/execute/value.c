@@ -6,7 +6,7 @@ static crn_work_list *list_of(const cairn_value *v) { return &v->context->work; 
 cairn_status crn_value_create_pending(cairn_context *c, cairn_value **out_value) {
   cairn_value *v;
   *out_value = NULL;
-  CRN_TRY(crn_alloc_zero(&c->allocator, sizeof *v, &v));
+  CRN_TRY(crn_recycle_take(&c->blocks, sizeof *v, &v));
   atomic_init(&v->references, 1);
   cairn_context_retain(c);
   v->context = c;
@@ -39,7 +39,7 @@ void cairn_value_release(cairn_value *v) {
   cairn_ndarray_release(v->view);
   crn_failure_release(v->failure);
   cairn_function_release(v->function);
-  crn_free(&c->allocator, v, sizeof *v);
+  crn_recycle_give(&c->blocks, v, sizeof *v);
   cairn_context_release(c);
 }
 
@@ -64,12 +64,12 @@ static void call(cairn_value *v, cairn_value_completed_fn fn, void *user) {
   crn_work_leave_thread(before);
 }
 
-void crn_callbacks_call(const cairn_allocator *a, crn_callback *first) {
+void crn_callbacks_call(cairn_context *context, crn_callback *first) {
   for (crn_callback *c = first, *next; c; c = next) {
     next = c->next;
     cairn_value *v = c->value;
     call(v, c->fn, c->user);
-    crn_free(a, c, sizeof *c);
+    crn_recycle_give(&context->blocks, c, sizeof *c);
     cairn_value_release(v);
   }
 }
@@ -107,7 +107,7 @@ cairn_status cairn_value_array(cairn_value *v, cairn_ndarray **out_array) {
 cairn_status cairn_value_on_completed(cairn_value *v, cairn_value_completed_fn completed, void *user) {
   crn_work_list *list = list_of(v);
   crn_callback *c;
-  CRN_TRY(crn_alloc(&v->context->allocator, sizeof *c, &c));
+  CRN_TRY(crn_recycle_take(&v->context->blocks, sizeof *c, &c));
   *c = (crn_callback){.fn = completed, .user = user, .value = v};
   pthread_mutex_lock(&list->lock);
   bool done = v->is_done;
@@ -118,7 +118,7 @@ cairn_status cairn_value_on_completed(cairn_value *v, cairn_value_completed_fn c
   }
   pthread_mutex_unlock(&list->lock);
   if (!done) return CAIRN_OK;
-  crn_free(&v->context->allocator, c, sizeof *c);
+  crn_recycle_give(&v->context->blocks, c, sizeof *c);
   call(v, completed, user);
   return CAIRN_OK;
 }

@@ -1,6 +1,6 @@
 #include "execute/work.h"
 
-#include "base/vec.h"
+#include <string.h>
 
 // --- the thread -------------------------------------------------------------------------------------------------------
 
@@ -66,6 +66,31 @@ static bool concerns(const crn_work *work, const crn_access *a, const crn_work *
   return conflicts(a, b);
 }
 
+// Edges move only before the work is entered, which is when others begin to point to them.
+static cairn_status push_edge(cairn_context *c, crn_work *work, crn_edge edge) {
+  crn_edges *e = &work->edges;
+  const size_t few = sizeof e->few / sizeof *e->few;
+  if (!e->items) {
+    e->items = e->few;
+    e->capacity = few;
+  }
+  if (e->size == e->capacity) {
+    crn_edge *more;
+    CRN_TRY(crn_alloc_array(&c->allocator, 2 * e->capacity, sizeof *more, &more));
+    memcpy(more, e->items, e->size * sizeof *more);
+    crn_work_free_edges(c, work);
+    e->items = more;
+    e->capacity *= 2;
+  }
+  e->items[e->size++] = edge;
+  return CAIRN_OK;
+}
+
+void crn_work_free_edges(cairn_context *c, crn_work *work) {
+  crn_edges *e = &work->edges;
+  if (e->items != e->few) crn_free(&c->allocator, e->items, e->capacity * sizeof *e->items);
+}
+
 static cairn_status find_edge(cairn_context *c, crn_work *work, crn_work *earlier, const char **out_conflict) {
   bool found = false, is_data = false;
   for (int i = 0; i < work->n_accesses; i++) {
@@ -84,8 +109,7 @@ static cairn_status find_edge(cairn_context *c, crn_work *work, crn_work *earlie
     a->is_covered = covered && !earlier->is_acknowledged;
   }
   if (!found) return CAIRN_OK;
-  return crn_vec_push(&c->allocator, &work->edges,
-                      ((crn_edge){.from = earlier, .to = work, .is_data = is_data && !earlier->is_acknowledged}));
+  return push_edge(c, work, (crn_edge){.from = earlier, .to = work, .is_data = is_data && !earlier->is_acknowledged});
 }
 
 static void take_failure(crn_work *work, const crn_work *from) {
@@ -124,7 +148,7 @@ cairn_status crn_work_find_edges(cairn_context *c, crn_work *work, const char **
 }
 
 cairn_status crn_work_add_data_edge(cairn_context *c, crn_work *work, crn_work *from) {
-  return crn_vec_push(&c->allocator, &work->edges, ((crn_edge){.from = from, .to = work, .is_data = true}));
+  return push_edge(c, work, (crn_edge){.from = from, .to = work, .is_data = true});
 }
 
 // --- in and out -------------------------------------------------------------------------------------------------------

@@ -39,7 +39,8 @@ typedef struct crn_edge {
 } crn_edge;
 
 typedef struct crn_edges {
-  crn_edge *items;
+  crn_edge few[4];  ///< where the first ones lie: most work waits for no more
+  crn_edge *items;  ///< NULL = there are none yet
   size_t size, capacity;
 } crn_edges;
 
@@ -79,6 +80,8 @@ cairn_status crn_work_check_may_wait(const char *what);
 /// Finds what `work` must wait for and what failure it gets, without entering it. Edges are allocated.
 /// `out_conflict` (may be NULL) is the name of an array that other work uses, or NULL.
 cairn_status crn_work_find_edges(cairn_context *context, crn_work *work, const char **out_conflict);
+/// Frees the edges when they needed memory of their own. Needs no lock.
+void crn_work_free_edges(cairn_context *context, crn_work *work);
 /// One more edge, from the maker of a value.
 cairn_status crn_work_add_data_edge(cairn_context *context, crn_work *work, crn_work *from);
 /// Puts work with its edges at the end of the list. It is READY when it waits for nothing.

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/region.h"
 #include "execute/replay.h"
 
 // Size classes: 64 bytes and four steps per power of two, so that at most a quarter of a buffer is unused.
@@ -36,7 +37,8 @@ static cairn_status take(crn_workspace *w, size_t bytes, bool is_scratch, crn_bu
     *list = b->next;
   } else {
     CRN_TRY(crn_alloc_zero(w->allocator, sizeof *b, &b));
-    cairn_status status = crn_alloc(w->allocator, rounded, &b->data);
+    cairn_status status =
+        rounded < CRN_HUGE_PAGE ? crn_alloc(w->allocator, rounded, &b->data) : crn_alloc_huge(w->allocator, rounded, &b->data);
     if (status != CAIRN_OK) {
       crn_free(w->allocator, b, sizeof *b);
       return status;

@@ -90,7 +90,7 @@ void crn_ndarray_copy_out(const cairn_ndarray *a, const crn_tensor *target) {
 }
 
 cairn_status crn_ndarray_copy_in(cairn_ndarray *a, const crn_tensor *source) {
-  CRN_TRY(crn_tensor_own(&a->view));
+  CRN_TRY(a->view.pages == source->pages ? crn_tensor_own(&a->view) : crn_tensor_own_anew(&a->view));
   if (a->is_interleaved) {
     visit_blocks(a, 0, a->view, *source, block_in);
   } else {

@@ -41,7 +41,7 @@ static void storage_release(crn_storage *s) {
 cairn_status crn_ndarray_create_over(crn_storage *storage, const crn_tensor *view, const int64_t *interleave, bool read_only,
                                      cairn_ndarray **out) {
   cairn_ndarray *a;
-  cairn_status status = crn_alloc_zero(&storage->context->allocator, sizeof *a, &a);
+  cairn_status status = crn_recycle_take(&storage->context->blocks, sizeof *a, &a);
   if (status != CAIRN_OK) {
     storage_release(storage);
     return status;
@@ -210,7 +210,7 @@ void cairn_ndarray_retain(cairn_ndarray *a) { atomic_fetch_add_explicit(&a->refe
 void cairn_ndarray_release(cairn_ndarray *a) {
   if (!a || atomic_fetch_sub_explicit(&a->references, 1, memory_order_acq_rel) != 1) return;
   crn_storage *storage = a->storage;
-  crn_free(&storage->context->allocator, a, sizeof *a);
+  crn_recycle_give(&storage->context->blocks, a, sizeof *a);
   storage_release(storage);
 }
 

@@ -171,14 +171,15 @@ static crn_page *pop(crn_page **list) {
   return page;
 }
 
-cairn_status crn_page_take(crn_page_store *s, crn_page **out_page) {
+// Those that are cleared are left to whoever needs zeros.
+static cairn_status take(crn_page_store *s, bool needs_zeros, crn_page **out_page) {
   pthread_mutex_lock(&s->lock);
-  crn_page *page = pop(&s->ready);
+  crn_page *page = needs_zeros ? pop(&s->ready) : NULL;
   bool is_clear = page != NULL;
   s->counts.ready -= is_clear;
   if (!page && (page = pop(&s->idle))) s->counts.idle--;
   s->counts.live++;
-  s->counts.waited += !is_clear;
+  s->counts.waited += needs_zeros && !is_clear;
   if (s->has_thread) pthread_cond_signal(&s->wake);
   pthread_mutex_unlock(&s->lock);
   cairn_status status = CAIRN_OK;
@@ -194,11 +195,14 @@ cairn_status crn_page_take(crn_page_store *s, crn_page **out_page) {
     *out_page = NULL;
     return status;
   }
-  if (!is_clear) memset(crn_page_data(page), 0, s->bytes);
+  if (needs_zeros && !is_clear) memset(crn_page_data(page), 0, s->bytes);
   atomic_init(&page->references, 1);
   *out_page = page;
   return CAIRN_OK;
 }
+
+cairn_status crn_page_take(crn_page_store *s, crn_page **out_page) { return take(s, true, out_page); }
+cairn_status crn_page_take_uncleared(crn_page_store *s, crn_page **out_page) { return take(s, false, out_page); }
 
 void crn_page_release(crn_page_store *s, crn_page *page) {
   if (!page || atomic_fetch_sub_explicit(&page->references, 1, memory_order_acq_rel) != 1) return;

@@ -25,6 +25,8 @@ void crn_page_store_release(crn_page_store *store);
 
 /// A page of zeros with one reference. Thread: safe. Errors: OUT_OF_MEMORY.
 cairn_status crn_page_take(crn_page_store *store, crn_page **out_page);
+/// The same for whoever writes all of it: it holds anything.
+cairn_status crn_page_take_uncleared(crn_page_store *store, crn_page **out_page);
 static inline void crn_page_retain(crn_page *page) { atomic_fetch_add_explicit(&page->references, 1, memory_order_relaxed); }
 /// The last release puts the page among the idle ones. NULL is allowed.
 void crn_page_release(crn_page_store *store, crn_page *page);

@@ -184,6 +184,35 @@ cairn_status crn_tensor_own(const crn_tensor *t) {
   return crn_pages_own(t->pages, first, end);
 }
 
+// A view of an array has no element twice, so it covers its rows when it has as many elements as they have.
+static bool covers_its_rows(const crn_tensor *t, int64_t n_rows) {
+  for (int d = 0; d < t->rank; d++) {
+    if (t->dims[d] > 1 && t->strides[d] == 0) return false;
+  }
+  return crn_tensor_count(t) == n_rows * (t->pages->page_elements >> t->pages->shift);
+}
+
+cairn_status crn_tensor_own_anew(const crn_tensor *t) {
+  int64_t first, end;
+  if (!t->pages) return CAIRN_OK;
+  crn_paged_rows(t, &first, &end);
+  if (first >= end) return CAIRN_OK;
+  crn_pages *p = t->pages;
+  const bool covers = covers_its_rows(t, end - first);
+  for (int64_t i = first >> p->shift; i <= (end - 1) >> p->shift; i++) {
+    crn_page *old = p->table[i], *fresh;
+    const bool is_inside = first <= i << p->shift && (i + 1) << p->shift <= end;
+    if (!covers || !is_inside) {
+      CRN_TRY_NOTE(own_page(p, i), "page %lld", (long long)i);
+    } else if (!is_own(old)) {
+      CRN_TRY_NOTE(crn_page_take_uncleared(p->store, &fresh), "page %lld", (long long)i);
+      p->table[i] = fresh;
+      crn_page_release(p->store, old);
+    }
+  }
+  return CAIRN_OK;
+}
+
 void crn_pages_advance(crn_pages *p, int64_t first, int64_t end) {
   if (p->window.kept == 0 || first >= end) return;
   // Some rows more are kept, so that going back a few steps stays possible.

@@ -53,6 +53,9 @@ bool crn_pages_are_own(const crn_pages *p, int64_t first, int64_t end);
 void crn_paged_rows(const crn_tensor *t, int64_t *out_first, int64_t *out_end);
 /// The same for the rows a tensor reaches; nothing for a plain one.
 cairn_status crn_tensor_own(const crn_tensor *t);
+/// The same for a tensor of which every element is about to be written, with what no tensor over the same pages holds: pages that lie
+/// in it wholly are neither cleared nor copied.
+cairn_status crn_tensor_own_anew(const crn_tensor *t);
 /// An update changes rows [first, end): what a window hides from all of them is given back. Nothing without a window.
 void crn_pages_advance(crn_pages *p, int64_t first, int64_t end);
 
