@@ -2,6 +2,7 @@
 #ifndef CRN_SPECIALIZE_PASSES_H
 #define CRN_SPECIALIZE_PASSES_H
 
+#include "backend/cpu/fused/conv.h"
 #include "specialize/plan.h"
 #include "specialize/weights.h"
 
@@ -41,6 +42,28 @@ cairn_status crn_pass_head_attention(crn_plan *plan);
 cairn_status crn_pass_linear(crn_plan *plan, const crn_specialization *options);
 /// gather_mm on constant stacks of matrices works on packed ones.
 cairn_status crn_pass_experts(crn_plan *plan, const crn_specialization *options);
+/// Norms that only products read are done by these when they prepare their rows.
+cairn_status crn_pass_prologues(crn_plan *plan);
+/// Products learn whose weights are read behind theirs. The last pass.
+void crn_pass_weights_ahead(crn_plan *plan);
+/// Convolutions with constant weights work on packed ones, with padding, bias, residual and activation in the same step.
+cairn_status crn_pass_convolutions(crn_plan *plan, const crn_specialization *options);
+/// What products are followed by is done in their step: activations, and sums behind a change of shape.
+cairn_status crn_pass_epilogues(crn_plan *plan);
+/// Maxima and elementwise ops on values whose channels lie next to each other keep them so.
+cairn_status crn_pass_layouts(crn_plan *plan);
+/// Passes that need dense constants. Called behind the second folding. Errors: OUT_OF_MEMORY, OUT_OF_RANGE.
+cairn_status crn_specialize_folded(crn_plan *plan, const crn_specialization *options);
+/// By slot: the step that reads it, when there is one outside of bodies and nobody else does; else CRN_NO_STEP.
+void crn_plan_find_readers(const crn_plan *plan, const crn_plan_index *index, uint32_t *read_by);
+/// Windows of `sizes` whose strides and dilations are the constants in operands `stride` and `dilation`.
+bool crn_match_windows(const crn_plan *plan, const crn_step *step, int spatial, const int64_t *sizes, int stride, int dilation,
+                       crn_window *out_windows);
+/// Whether the slot is padded in its spatial dimensions by one constant: how far, and with what.
+bool crn_match_padding(const crn_plan *plan, const crn_plan_index *index, uint32_t slot, int spatial, crn_window *in_out_windows,
+                       double *out_value);
+/// NONE when the step is no activation that fused steps know.
+crn_activation crn_match_activation(const crn_step *step);
 /// How the kernels are to work for a precision.
 crn_linear_mode crn_linear_mode_of(cairn_precision precision);
 /// Rounding scales to f16 is only allowed where the precision rounds anyway.

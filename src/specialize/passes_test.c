@@ -23,13 +23,14 @@ static float noise(void) {
   return (float)(int32_t)g_seed / 2147483648.0f;
 }
 
-static float g_weights[N * K], g_scale[K], g_bias[N];
+static float g_weights[N * K], g_other_weights[N * K], g_scale[K], g_bias[N];
 
 static void fill_constants(void) {
   g_seed = 11;
   for (int i = 0; i < N * K; i++) g_weights[i] = noise() * 0.2f;
   for (int i = 0; i < K; i++) g_scale[i] = 1 + noise() * 0.5f;
   for (int i = 0; i < N; i++) g_bias[i] = noise();
+  for (int i = 0; i < N * K; i++) g_other_weights[i] = noise() * 0.2f;
 }
 
 static crn_value *constant(crn_builder *b, const int64_t *dims, int rank, const float *data) {
@@ -74,6 +75,31 @@ static crn_value *build_norm(crn_builder *b, crn_value **in, crn_value **states,
   if (variant & 4) return y;
   crn_value *scale = constant(b, (int64_t[]){K}, 1, g_scale);
   return variant & 2 ? mul(b, scale, y) : mul(b, y, scale);
+}
+
+// A norm in front of products. Variant 1: two of them, 2: somebody else reads the norm too, 3 to 5: a gate (silu, gelu, gelu by tanh),
+// 6: the two halves of one product.
+static crn_value *build_prologue(crn_builder *b, crn_value **in, crn_value **states, int variant) {
+  crn_value *x = build_norm(b, in, states, 0), *y = product(b, x, constant(b, (int64_t[]){K, N}, 2, g_weights)), *halves[2];
+  if (variant == 0) return y;
+  if (variant == 2)
+    return add(b, y,
+               crn_build_slice(b, x, crn_build_i32(b, (int32_t[]){0, 0, 0}, 3), crn_build_i32(b, (int32_t[]){1, 99, N}, 3),
+                               crn_build_i32(b, (int32_t[]){1, 1, 1}, 3)));
+  halves[0] = y;
+  halves[1] = product(b, x, constant(b, (int64_t[]){K, N}, 2, g_other_weights));
+  if (variant == 1) return mul(b, y, crn_build_unary(b, CRN_OP_abs, halves[1]));
+  if (variant == 6) {
+    const crn_type *types[2];
+    for (int i = 0; i < 2; i++) types[i] = crn_build_tensor_type(b, CAIRN_F32, (int64_t[]){1, -1, N / 2}, 3);
+    crn_value *operands[] = {y, crn_build_u32(b, (uint32_t[]){N / 2, N / 2}, 2), crn_build_scalar_i32(b, -1)};
+    crn_value *parts = crn_build_region_op(b, CRN_OP_split, operands, 3, NULL, 0, types, 2);
+    halves[0] = &parts[0], halves[1] = &parts[1];
+  }
+  crn_value *gate = variant == 4 || variant == 5
+                        ? crn_build_op(b, CRN_OP_gelu, &halves[0], 1, CAIRN_DTYPE_NONE, variant == 5 ? CRN_GELU_TANH : CRN_GELU_NONE)
+                        : crn_build_unary(b, CRN_OP_silu, halves[0]);
+  return mul(b, gate, halves[1]);
 }
 
 // A factor that is not 1/n: no norm.
@@ -267,6 +293,13 @@ static const program g_programs[] = {
     {"norm, factors first", build_norm, 2, X3, .expected = "= rms_norm(", .absent = "rsqrt"},
     {"norm without a scale", build_norm, 5, X3, .expected = "= rms_norm(", .absent = "rsqrt"},
     {"no norm", build_no_norm, 0, X3, .expected = "rsqrt", .absent = "rms_norm"},
+    {"norm and product", build_prologue, 0, X3, .expected = "= norm+linear(", .absent = "rms_norm"},
+    {"norm and products", build_prologue, 1, X3, .expected = "= norm+linear+joined(", .absent = "rms_norm"},
+    {"norm that is read besides", build_prologue, 2, X3, .expected = "= rms_norm(", .absent = "norm+"},
+    {"norm and gate", build_prologue, 3, X3, .expected = "= norm+linear+gate(", .absent = "silu"},
+    {"norm and gelu gate", build_prologue, 4, X3, .expected = "= norm+linear+gate(", .absent = "gelu"},
+    {"norm and gelu gate by tanh", build_prologue, 5, X3, .expected = "= norm+linear+gate(", .absent = "gelu"},
+    {"norm and split gate", build_prologue, 6, X3, .expected = "= norm+linear+gate(", .absent = "split"},
     {"silu", build_silu, 0, X3, .expected = "silu(", .absent = "sigmoid"},
     {"silu, other order", build_silu, 1, X3, .expected = "silu(", .absent = "sigmoid"},
     {"identities", build_identity, 0, X3, .expected = "broadcasting_add(", .absent = "reshape"},

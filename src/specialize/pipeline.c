@@ -46,8 +46,18 @@ cairn_status crn_specialize_plan(crn_plan *p, const crn_specialization *options)
   crn_pass_picks(p);
   CRN_TRY(crn_pass_linear(p, options));
   CRN_TRY(crn_pass_experts(p, options));
+  CRN_TRY(crn_pass_convolutions(p, options));
   CRN_TRY(crn_plan_drop_unused(p));
+  CRN_TRY(crn_pass_prologues(p));
+  CRN_TRY(crn_pass_epilogues(p));
   CRN_TRY(crn_pass_view_chains(p));
   crn_plan_find_updates(p);
-  return crn_pass_last_rows(p);
+  CRN_TRY(crn_pass_last_rows(p));
+  crn_pass_weights_ahead(p);
+  return CAIRN_OK;
+}
+
+cairn_status crn_specialize_folded(crn_plan *p, const crn_specialization *options) {
+  CRN_TRY(crn_pass_convolutions(p, options));
+  return crn_pass_layouts(p);
 }

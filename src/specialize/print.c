@@ -2,8 +2,10 @@
 #include "specialize/print.h"
 #include "specialize/pages.h"
 
+#include "backend/cpu/fused/conv.h"
 #include "backend/cpu/fused/gather.h"
 #include "backend/cpu/fused/linear.h"
+#include "backend/cpu/kernels/tiles/tiles.h"
 
 static cairn_status print_slots(const crn_plan *p, const uint32_t *slots, uint32_t n, crn_str *out) {
   for (uint32_t i = 0; i < n; i++) {
@@ -43,6 +45,17 @@ static int64_t weight_bytes(const crn_plan *p, const crn_step *s) {
   return (int64_t)f->weights.bytes / f->rhs.dims[f->rhs.rank - 3] * chosen_of(p, s);
 }
 
+int64_t crn_plan_weight_bytes(const crn_plan *p) {
+  int64_t bytes = 0;
+  for (uint32_t i = 0; i < p->n_steps; i++) {
+    const crn_step *s = &p->steps[i];
+    bytes += weight_bytes(p, s);
+    // Bodies of composites are seldom run.
+    if (s->kind == CRN_STEP_COMPOSITE && s->body_end) i = s->body_end;
+  }
+  return bytes;
+}
+
 static cairn_status print_gather(const crn_plan *p, const crn_step *s, crn_str *out) {
   const crn_fused_gather *f = s->fused;
   long long stack = (long long)f->rhs.dims[f->rhs.rank - 3];
@@ -58,6 +71,17 @@ static cairn_status print_linear(const crn_step *s, crn_str *out) {
   crn_linear_mode mode = ((const crn_fused_linear *)s->fused)->mode;
   const crn_linear_kernel *one = crn_linear_select(w->format, mode, 1), *many = crn_linear_select(w->format, mode, 256);
   return crn_str_printf(out, "; one row %s, many rows %s", one->name, many->name);
+}
+
+// The window, what it is multiplied with and by which kernel.
+static cairn_status print_conv(const crn_step *s, crn_str *out) {
+  const crn_fused_conv *f = s->fused;
+  CRN_TRY(crn_str_puts(out, "  "));
+  for (int d = CRN_CONV_SPATIAL - f->spatial; d < CRN_CONV_SPATIAL; d++)
+    CRN_TRY(crn_str_printf(out, "%s%lld", d > CRN_CONV_SPATIAL - f->spatial ? "x" : "", (long long)f->window[d].size));
+  CRN_TRY(crn_str_printf(out, " of %lld channels, %lld outputs f32", (long long)f->channels, (long long)f->outputs));
+  if (f->depthwise) return crn_str_printf(out, ", each of one channel; crn_tiles_taps__%s", crn_tiles_select()->name);
+  return crn_str_printf(out, ", %zu bytes; crn_tiles_pair__%s", f->weights.bytes, crn_tiles_select()->name);
 }
 
 static cairn_status print_step(const crn_plan *p, uint32_t i, int depth, crn_str *out) {
@@ -78,6 +102,7 @@ static cairn_status print_step(const crn_plan *p, uint32_t i, int depth, crn_str
   if (s->target) CRN_TRY(crn_str_printf(out, "  to %u", s->target));
   if (s->fused && (s->infer == crn_infer_fused_linear || s->infer == crn_infer_fused_lookup)) CRN_TRY(print_linear(s, out));
   if (s->fused && s->infer == crn_infer_fused_gather) CRN_TRY(print_gather(p, s, out));
+  if (s->fused && s->infer == crn_infer_fused_conv) CRN_TRY(print_conv(s, out));
   return crn_str_puts(out, "\n");
 }
 

@@ -122,7 +122,7 @@ bool crn_weight_palette_find(const crn_plan *p, const crn_palette_steps *steps, 
 
 bool crn_weight_palette_finish(const crn_plan *p, const crn_step *scaling, crn_weight_source *w) {
   w->has_common_zero = true;
-  return find_tables(w, w->n / w->stack) && (!scaling || find_factors(p, scaling, w)) && is_worthwhile(w);
+  return find_tables(w, crn_weight_source_rows(w)) && (!scaling || find_factors(p, scaling, w)) && is_worthwhile(w);
 }
 
 // --- reading ------------------------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ typedef struct row_place {
 } row_place;
 
 static row_place place_of(const crn_weight_source *w, int64_t row) {
-  int64_t rows = w->n / w->stack, along_n = w->vector_axis == w->n_axis ? w->vector : 1;
+  int64_t rows = crn_weight_source_rows(w), along_n = w->vector_axis == w->n_axis ? w->vector : 1;
   return (row_place){row % rows / along_n, row / rows, row % rows % along_n};
 }
 
@@ -179,7 +179,7 @@ float crn_weight_palette_read(const crn_weight_source *w, int64_t row, uint8_t *
   read_tables(w, &at, tables);
   if (!w->palette.has_factors) return 1;
   const crn_tensor *s = &w->scale;
-  int64_t rows = w->n / w->stack, place = row % rows / (rows / s->dims[w->n_axis]) * s->strides[w->n_axis];
+  int64_t rows = crn_weight_source_rows(w), place = row % rows / (rows / s->dims[w->n_axis]) * s->strides[w->n_axis];
   if (w->stack_axis != CRN_NO_AXIS) place += at.stack / (w->stack / s->dims[w->stack_axis]) * s->strides[w->stack_axis];
   return (float)crn_load_f64(s->dtype, crn_tensor_at(s, place));
 }

@@ -36,7 +36,7 @@ static int code_shift(const crn_weight_source *w) {
 
 // Element offset, in the data or in a parameter with one value a block, of row `n` of all and input `k`.
 static int64_t offset_of(const crn_tensor *t, const crn_weight_source *w, int64_t n, int64_t k) {
-  int64_t rows = w->n / w->stack, at = n % rows / (rows / t->dims[w->n_axis]) * step_of(t, w->n_axis);
+  int64_t rows = crn_weight_source_rows(w), at = n % rows / (rows / t->dims[w->n_axis]) * step_of(t, w->n_axis);
   if (w->stack > 1) at += n / rows / (w->stack / t->dims[w->stack_axis]) * step_of(t, w->stack_axis);
   return at + k / (w->k / t->dims[w->k_axis]) * step_of(t, w->k_axis);
 }
@@ -73,8 +73,23 @@ static void read_codes(const crn_weight_source *w, int64_t n, uint8_t *codes) {
   for (int64_t k = 0; k < w->k; k++) codes[k] = (uint8_t)(code_at(&w->data, at + k * step_k) + shift);
 }
 
+// The channels under each tap of a window, one tap after the other.
+static void read_taps(const crn_weight_source *w, int64_t n, char *values) {
+  size_t bytes = cairn_dtype_bytes(w->dtype);
+  for (int64_t tap = 0; tap < w->taps; tap++) {
+    for (int64_t c = 0; c < w->k / w->taps; c++, values += bytes) {
+      const void *from = crn_tensor_at(&w->data, n * w->data.strides[0] + c * w->data.strides[1] + tap * w->data.strides[2]);
+      memcpy(values, from, bytes);
+    }
+  }
+}
+
 static void read_dense(const crn_weight_source *w, int64_t n, void *values) {
   size_t bytes = cairn_dtype_bytes(w->dtype);
+  if (w->taps) {
+    read_taps(w, n, values);
+    return;
+  }
   const char *from = crn_tensor_at(&w->data, offset_of(&w->data, w, n, 0));
   int64_t step = w->data.strides[w->k_axis];
   if (step == 1) {
@@ -117,7 +132,7 @@ static bool is_splat(const crn_tensor *t) {
 
 // Whether all offsets are one zero point and nothing is added: then no minimum is stored.
 void crn_weight_source_find_zero(crn_weight_source *w) {
-  int64_t step_n = w->n / w->stack / w->scale.dims[w->n_axis], step_k = w->k / w->scale.dims[w->k_axis];
+  int64_t step_n = crn_weight_source_rows(w) / w->scale.dims[w->n_axis], step_k = w->k / w->scale.dims[w->k_axis];
   w->zero = parameter_at(&w->offset1, w, 0, 0);
   w->has_common_zero = parameter_at(&w->offset2, w, 0, 0) == 0;
   if (is_splat(&w->offset1) && is_splat(&w->offset2)) return;
@@ -131,7 +146,7 @@ void crn_weight_source_find_zero(crn_weight_source *w) {
 bool crn_weight_source_is_exact(const crn_weight_source *w) {
   if (!w->has_common_zero && w->dtype != CAIRN_F16) return false;
   if (w->blocks || w->is_palette || w->scale.dtype == CAIRN_F16) return true;
-  int64_t step_n = w->n / w->stack / w->scale.dims[w->n_axis], step_k = w->k / w->scale.dims[w->k_axis];
+  int64_t step_n = crn_weight_source_rows(w) / w->scale.dims[w->n_axis], step_k = w->k / w->scale.dims[w->k_axis];
   for (int64_t n = 0; n < w->n; n += step_n) {
     for (int64_t k = 0; k < w->k; k += step_k) {
       float scale = parameter_at(&w->scale, w, n, k);

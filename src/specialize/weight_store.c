@@ -74,6 +74,7 @@ static void pack_rows(void *user, int64_t begin, int64_t end, int worker) {
     int source;
     int64_t at;
     if (!find_row(j, row, &source, &at)) continue;
+    at += j->sources[source].first;
     if (j->sources[source].is_palette) {
       pack_codes(j, &j->sources[source], row, at, b);
       continue;
@@ -202,6 +203,7 @@ static bool make_key(const crn_weight_store *s, const request *r, crn_weight_key
     key->sources[i].dtype = (int64_t)w->dtype;
     key->sources[i].n = w->n;
     key->sources[i].k = w->k;
+    key->sources[i].first = w->first;
     key->sources[i].n_axis = w->n_axis;
     key->sources[i].k_axis = w->k_axis;
     key->sources[i].stack = w->stack;

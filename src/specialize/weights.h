@@ -27,13 +27,18 @@ typedef struct crn_weight_source {
   crn_linear_palette palette;
   cairn_dtype dtype;     ///< of the dense values
   int64_t n, k;          ///< n counts the outputs of all matrices of a stack
+  int64_t first, whole;  ///< of a part of the outputs of a single matrix: the row that is output 0, and how many rows all have; else 0
   int64_t stack;         ///< matrices one behind the other (experts), 1 = a single one
   int n_axis, k_axis;    ///< of `data`
+  int64_t taps;          ///< of a convolution's dense weights: `data` is [n, k / taps, taps], and inputs are taken tap by tap; 0 = a matrix
   int stack_axis;        ///< of `data`; counts when stack > 1
   bool has_common_zero;  ///< all offsets are the zero point `zero`, and nothing is added
   float zero;
   bool is_transient;  ///< the memory may go before the model does: its address names nothing
 } crn_weight_source;
+
+/// Outputs of one matrix as it is stored.
+static inline int64_t crn_weight_source_rows(const crn_weight_source *w) { return w->whole ? w->whole : w->n / w->stack; }
 
 /// Axes of a value that is seen as a matrix: over outputs, over inputs, and over a stack of matrices (CRN_NO_AXIS = a single one).
 typedef struct crn_matrix_axes {
@@ -86,7 +91,7 @@ enum { CRN_MAX_WEIGHT_SOURCES = 4 };
 typedef struct crn_weight_key {
   int64_t n_sources, interleave;
   struct {
-    int64_t is_quantized, dtype, n, k, n_axis, k_axis, stack, stack_axis, palette;
+    int64_t is_quantized, dtype, n, k, first, n_axis, k_axis, stack, stack_axis, palette;
     crn_weight_key_part parts[CRN_WEIGHT_PARTS];
   } sources[CRN_MAX_WEIGHT_SOURCES];
 } crn_weight_key;

@@ -3,13 +3,14 @@
 //
 //   a · W + bias                        the bias is a constant vector of one value an output
 //   h + a · W                           residual
-//   (a · W1) * silu(a · W2)             gate; W2 and W1 are packed tile by tile in turn
+//   (a · W1) * silu(a · W2)             gate (gelu too); W2 and W1, or the halves of a split product, are packed tile by tile in turn
 //   a · W1, a · W2 ..                   the matrices are packed as one, each product keeps a result of its own
 //   transpose or reshape of a · W       where the product is a convolution over single elements, whose rows lie along another dimension
 //
 // Matrices are packed last, when it is known what goes together.
 #include "backend/cpu/fused/linear.h"
 
+#include "specialize/match.h"
 #include "specialize/passes.h"
 
 /// A product with a constant matrix, by the index of its step.
@@ -201,19 +202,76 @@ static bool may_pair(const linear_pass *l, uint32_t gate, uint32_t up) {
   return l->candidates[gate].axis == l->candidates[up].axis && a->n == b->n && a->k == b->k && crn_weight_sources_match(a, b);
 }
 
+// What a gate does to its half, when the step is such an op.
+static bool find_gate(const crn_step *s, crn_gate *out) {
+  if (is_kernel(s, CRN_OP_silu)) {
+    *out = CRN_GATE_SILU;
+    return true;
+  }
+  if (!is_kernel(s, CRN_OP_gelu)) return false;
+  *out = s->op->attr.mode == CRN_GELU_NONE ? CRN_GATE_GELU : s->op->attr.mode == CRN_GELU_TANH ? CRN_GATE_GELU_TANH : CRN_GATE_GELU_SIGMOID;
+  return true;
+}
+
+static cairn_status make_gate(linear_pass *l, uint32_t at, uint32_t from, uint32_t activation, const crn_weight_source *up) {
+  crn_gate gate = CRN_GATE_SILU;
+  find_gate(&l->plan->steps[activation], &gate);
+  l->is_dropped[activation] = true;
+  CRN_TRY(make_linear(l, at, from, CRN_LINEAR_GATED, "linear+gate"));
+  l->candidates[at].up = up;
+  l->candidates[at].fused->gate = gate;
+  return CAIRN_OK;
+}
+
 static cairn_status fuse_gate(linear_pass *l, uint32_t at) {
   const crn_step *s = &l->plan->steps[at];
+  crn_gate kind;
   for (int side = 0; side < 2; side++) {
     uint32_t activation = l->index.made_by[s->in[side]], up = own_product(l, s->in[1 - side]);
     if (activation == CRN_NO_STEP || up == CRN_NO_STEP || l->index.n_uses[s->in[side]] != 1) continue;
-    const crn_step *silu = &l->plan->steps[activation];
-    if (!is_kernel(silu, CRN_OP_silu)) continue;
-    uint32_t gate = own_product(l, silu->in[0]);
+    if (!find_gate(&l->plan->steps[activation], &kind)) continue;
+    uint32_t gate = own_product(l, l->plan->steps[activation].in[0]);
     if (gate == CRN_NO_STEP || gate == up || !may_pair(l, gate, up)) continue;
-    l->candidates[up].is_taken = l->is_dropped[up] = l->is_dropped[activation] = true;
-    CRN_TRY(make_linear(l, at, gate, CRN_LINEAR_GATED, "linear+gate"));
-    l->candidates[at].up = &l->candidates[up].source;
-    return CAIRN_OK;
+    l->candidates[up].is_taken = l->is_dropped[up] = true;
+    return make_gate(l, at, gate, activation, &l->candidates[up].source);
+  }
+  return CAIRN_OK;
+}
+
+// A split of a product's outputs into two halves that are gate and partner: the step of the product, CRN_NO_STEP when it is no such thing.
+static uint32_t split_product(const linear_pass *l, const crn_step *split) {
+  int64_t sizes[2];
+  int n;
+  if (!is_kernel(split, CRN_OP_split) || split->n_out != 2 || !crn_match_integers(l->plan, split->in[1], 2, sizes, &n) || n != 2)
+    return CRN_NO_STEP;
+  uint32_t from = own_product(l, split->in[0]);
+  int rank = l->plan->slot_types[split->in[0]]->rank;
+  if (from == CRN_NO_STEP || l->candidates[from].fused || l->candidates[from].axis != rank - 1) return CRN_NO_STEP;
+  if (sizes[0] != sizes[1] || sizes[0] * 2 != l->candidates[from].source.n || l->candidates[from].source.stack > 1) return CRN_NO_STEP;
+  return crn_match_last_axis(l->plan, split->in[2], rank) ? from : CRN_NO_STEP;
+}
+
+static cairn_status fuse_split_gate(linear_pass *l, uint32_t at) {
+  const crn_step *s = &l->plan->steps[at];
+  crn_gate kind;
+  for (int side = 0; side < 2; side++) {
+    uint32_t activation = l->index.made_by[s->in[side]], split = l->index.made_by[s->in[1 - side]];
+    if (activation == CRN_NO_STEP || split == CRN_NO_STEP || l->index.n_uses[s->in[side]] != 1 || l->index.n_uses[s->in[1 - side]] != 1)
+      continue;
+    const crn_step *gate = &l->plan->steps[activation], *halves = &l->plan->steps[split];
+    if (!find_gate(gate, &kind) || l->index.made_by[gate->in[0]] != split || l->index.n_uses[gate->in[0]] != 1) continue;
+    uint32_t from = split_product(l, halves);
+    if (from == CRN_NO_STEP || gate->in[0] == s->in[1 - side]) continue;
+    bool is_first = gate->in[0] == halves->out[0];
+    crn_weight_source *up;
+    CRN_TRY(crn_arena_alloc(&l->plan->arena, sizeof *up, &up));
+    l->candidates[from].source.whole = l->candidates[from].source.n;
+    *up = l->candidates[from].source;
+    up->n /= 2;
+    l->candidates[from].source.n = up->n;
+    *(is_first ? &up->first : &l->candidates[from].source.first) = up->n;
+    l->is_dropped[split] = true;
+    return make_gate(l, at, from, activation, up);
   }
   return CAIRN_OK;
 }
@@ -426,6 +484,7 @@ static cairn_status run_pass(linear_pass *l) {
   CRN_TRY(for_each(l, CRN_OP_gather_nd, fuse_lookup));
   CRN_TRY(for_each(l, CRN_OP_broadcasting_add, fuse_bias));
   CRN_TRY(for_each(l, CRN_OP_broadcasting_mul, fuse_gate));
+  CRN_TRY(for_each(l, CRN_OP_broadcasting_mul, fuse_split_gate));
   CRN_TRY(for_each(l, CRN_OP_transpose, fuse_layout));
   CRN_TRY(for_each(l, CRN_OP_reshape, fuse_layout));
   CRN_TRY(for_each(l, CRN_OP_broadcasting_add, fuse_residual));

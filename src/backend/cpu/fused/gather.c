@@ -31,6 +31,7 @@ typedef struct gather_row {
   const float *values;
   const crn_tensor *out;
   int64_t out_at;
+  bool is_as_one;  ///< it gets the bits of a run of one
 } gather_row;
 
 /// Rows of one run, or of several runs of the plan: those that chose one matrix are behind one another.
@@ -55,6 +56,7 @@ static int64_t rows_together(const gather_run *r, int64_t group, int64_t row) {
   int64_t n = 1, most = r->first_row[group + 1] - row;
   if (most > CRN_ROW_BLOCK) most = CRN_ROW_BLOCK;
   if (crn_prepared_is_rowwise(r->prepared.kernel)) return most;
+  if (r->rows[row].is_as_one) return 1;
   while (n < most && r->rows[row + n].out == r->rows[row].out) n++;
   return n;
 }
@@ -94,7 +96,6 @@ static cairn_status run_rows(const crn_kernel_args *args, gather_run *r, const c
   CRN_TRY(crn_prepared_create_for(args, &f->weights, crn_prepared_join(&f->weights, kernel, most), r->n_rows, &r->prepared));
   crn_pool_run(args->pool, r->n_rows, 16384 / (f->weights.k + 1) + 1, prepare_rows, r);
   r->units = (f->n / CRN_LINEAR_TILE + UNIT - 1) / UNIT;
-  r->prepared.apart = args->rows_as_one && !crn_prepared_is_rowwise(r->prepared.kernel);
   r->scratch_bytes = crn_prepared_scratch_bytes(&r->prepared);
   r->worker_bytes = r->scratch_bytes + (size_t)(block * r->prepared.terms * UNIT_OUTPUTS) * sizeof(float);
   CRN_TRY(args->scratch->take(args->scratch, (size_t)crn_pool_threads(args->pool) * r->worker_bytes, &r->worker_memory));
@@ -110,13 +111,14 @@ typedef struct gather_part {
   crn_gemm list;  ///< rows and matrices only
   const crn_tensor *out;
   const crn_linear_kernel *kernel;
+  bool is_as_one;
 } gather_part;
 
 static cairn_status make_part(const crn_kernel_args *args, gather_part *part) {
   const crn_fused_gather *f = args->fused;
   crn_tensor operands[MAX_OPERANDS];
   crn_kernel_args whole = *args;
-  *part = (gather_part){.list = {.k = f->weights.k}, .out = &args->results[0]};
+  *part = (gather_part){.list = {.k = f->weights.k}, .out = &args->results[0], .is_as_one = args->rows_as_one};
   restore_operands(f, args->operands, args->n_operands, operands);
   whole.operands = operands;
   whole.n_operands = args->n_operands + 1;
@@ -152,7 +154,7 @@ static void merge_parts(const gather_part *parts, int n, int64_t *at, gather_row
       const crn_gemm *g = &parts[i].list;
       if (at[i] == g->n_groups || g->b_at[at[i]] != matrix) continue;
       for (int64_t row = g->first_row[at[i]]; row < g->first_row[at[i] + 1]; row++)
-        rows[r->n_rows++] = (gather_row){g->a + g->a_at[row], parts[i].out, g->out_at[row]};
+        rows[r->n_rows++] = (gather_row){g->a + g->a_at[row], parts[i].out, g->out_at[row], parts[i].is_as_one};
       at[i]++;
     }
   }

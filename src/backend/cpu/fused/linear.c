@@ -1,8 +1,10 @@
 // Products with packed weights: rows are prepared once (converted, quantised), then every worker takes pairs of tiles of outputs.
 #include "backend/cpu/fused/linear.h"
 
+#include <math.h>
 #include <string.h>
 
+#include "backend/cpu/fused/linear_direct.h"
 #include "backend/cpu/fused/terms.h"
 #include "backend/cpu/kernels/rows/rows.h"
 #include "backend/cpu/ref/elements.h"
@@ -10,7 +12,7 @@
 #include "backend/cpu/ref/ref.h"
 #include "base/checked.h"
 
-enum { UNIT = 2, UNIT_OUTPUTS = UNIT * CRN_LINEAR_TILE, MOST_UNITS = 8, LEAST_BYTES = 48 << 10 };
+enum { UNIT = 2, UNIT_OUTPUTS = UNIT * CRN_LINEAR_TILE, MOST_UNITS = 8, FEW_ROWS = 4, LEAST_BYTES = 48 << 10 };
 
 // --- rows -------------------------------------------------------------------------------------------------------------------
 
@@ -33,6 +35,14 @@ static int64_t row_offset(const crn_tensor *t, int axis, int64_t row) {
 
 // --- inference --------------------------------------------------------------------------------------------------------------
 
+static cairn_status infer_rows_of_added(const crn_infer_args *args, int64_t rows) {
+  const crn_fused_linear *f = args->fused;
+  const crn_tensor *added = &args->operands[1];
+  if (added->rank < 1 || added->dims[added->rank - 1] != f->n || count_rows(added, added->rank - 1) != rows)
+    return CRN_FAIL(INVALID_ARGUMENT, "%lld rows of %lld values cannot be added to what was given", (long long)rows, (long long)f->n);
+  return crn_infer_finish(args, 0, added->dtype, added->rank, added->dims);
+}
+
 cairn_status crn_infer_fused_linear(const crn_infer_args *args) {
   const crn_fused_linear *f = args->fused;
   const crn_tensor *x = &args->operands[0];
@@ -53,6 +63,7 @@ cairn_status crn_infer_fused_linear(const crn_infer_args *args) {
     CRN_TRY(crn_infer_finish(args, i, x->dtype, product.rank, product.dims));
   }
   if (f->n_joined) return CAIRN_OK;
+  if (f->has_rows_of_added) return infer_rows_of_added(args, count_rows(x, axis));
   out = product;
   if (f->epilogue == CRN_LINEAR_ADD) CRN_TRY(crn_infer_broadcast_dims(args, &product, &args->operands[1], &out));
   return crn_infer_finish(args, 0, x->dtype, out.rank, out.dims);
@@ -64,16 +75,24 @@ cairn_status crn_infer_fused_linear(const crn_infer_args *args) {
 typedef struct linear_part {
   const crn_tensor *x, *added, *out;
   int64_t first, rows;  ///< among all rows, and how many
+  bool is_as_one;       ///< each row gets the bits of a run of one
   const crn_linear_kernel *kernel;
 } linear_part;
+
+/// Parts whose kernels agree.
+typedef struct linear_group {
+  int64_t first, rows;
+  bool is_apart;  ///< a product has rows of one part only
+  crn_prepared prepared;
+} linear_group;
 
 typedef struct linear_run {
   const crn_fused_linear *f;
   const linear_part *parts;
+  linear_group *groups;
+  int n_groups;
   int64_t rows, units, step;  ///< units a worker takes together
-  bool is_apart;              ///< a product has rows of one part only
   const crn_rows_kernels *row_kernels;
-  crn_prepared prepared;
   float *row_buffers;  ///< k values a worker
   char *worker_memory;
   size_t worker_bytes, scratch_bytes;
@@ -87,16 +106,36 @@ static const linear_part *part_of(const linear_run *r, int64_t *in_out_row) {
   return p;
 }
 
+// The bits are those of the separate op (composite_norm.c) where the mode is exact.
+static const float *norm_row(const linear_run *r, const crn_tensor *x, const float *values, float *buffer) {
+  const crn_linear_norm *norm = r->f->norm;
+  int64_t k = r->f->weights.k;
+  float factor = 1.0f / sqrtf((float)(r->row_kernels->squares(values, k) / (double)k) + norm->eps);
+  bool is_exact = r->f->mode == CRN_LINEAR_EXACT;
+  if (norm->scale && !(is_exact && norm->rounds_before)) {
+    r->row_kernels->scale_by(values, factor, norm->scale, buffer, k);
+  } else {
+    r->row_kernels->scale(values, factor, buffer, k);
+    if (is_exact && norm->scale) crn_round_f32(x->dtype, buffer, k);
+    if (norm->scale) r->row_kernels->multiply(buffer, norm->scale, buffer, k);
+  }
+  if (is_exact) crn_round_f32(x->dtype, buffer, k);
+  return buffer;
+}
+
 static void prepare_rows(void *user, int64_t begin, int64_t end, int worker) {
   const linear_run *r = user;
   int64_t k = r->f->weights.k;
   float *buffer = r->row_buffers + worker * k;
+  const linear_group *g = r->groups;
   for (int64_t row = begin; row < end; row++) {
     int64_t at = row;
+    while (row >= g->first + g->rows) g++;
     const crn_tensor *x = part_of(r, &at)->x;
     int axis = x->rank - 1 - r->f->axis;
     const float *values = crn_elements_f32(x, row_offset(x, axis, at), x->strides[axis], k, buffer);
-    crn_prepare_row(&r->prepared, row, values, worker);
+    if (r->f->norm) values = norm_row(r, x, values, buffer);
+    crn_prepare_row(&g->prepared, row - g->first, values, worker);
   }
 }
 
@@ -107,19 +146,29 @@ static void round_between(const linear_run *r, float *values, int64_t n) {
   if (r->f->mode == CRN_LINEAR_EXACT) crn_round_f32(r->parts->out->dtype, values, n);
 }
 
-static void finish_gated(const linear_run *r, const crn_tensor *out, int64_t row, int64_t unit, int64_t n_units, const float *values) {
+// The gate op by op, with what it rounds in between.
+static void gate_exactly(const linear_run *r, int64_t n_units, const float *values, float *out) {
   float gate[MOST_UNITS * CRN_LINEAR_TILE], up[MOST_UNITS * CRN_LINEAR_TILE];
-  int64_t column = unit * CRN_LINEAR_TILE, n = n_units * CRN_LINEAR_TILE;
+  int64_t n = n_units * CRN_LINEAR_TILE;
   for (int64_t u = 0; u < n_units; u++) {
     memcpy(gate + u * CRN_LINEAR_TILE, values + u * UNIT_OUTPUTS, CRN_LINEAR_TILE * sizeof *gate);
     memcpy(up + u * CRN_LINEAR_TILE, values + u * UNIT_OUTPUTS + CRN_LINEAR_TILE, CRN_LINEAR_TILE * sizeof *up);
   }
   round_between(r, gate, n);
   round_between(r, up, n);
-  r->row_kernels->silu(gate, gate, n);
+  r->row_kernels->activate(r->f->gate, gate, gate, n);
   round_between(r, gate, n);
-  for (int64_t i = 0; i < n; i++) gate[i] *= up[i];
-  crn_elements_put_f32(out, row * r->f->n + column, r->f->n - column < n ? r->f->n - column : n, gate);
+  r->row_kernels->multiply(gate, up, out, n);
+}
+
+static void finish_gated(const linear_run *r, const crn_tensor *out, int64_t row, int64_t unit, int64_t n_units, float *values) {
+  int64_t column = unit * CRN_LINEAR_TILE, n = n_units * CRN_LINEAR_TILE;
+  if (r->f->mode == CRN_LINEAR_EXACT) {
+    gate_exactly(r, n_units, values, values);
+  } else {
+    r->row_kernels->gate_pairs(r->f->gate, values, values, n_units);
+  }
+  crn_elements_put_f32(out, row * r->f->n + column, r->f->n - column < n ? r->f->n - column : n, values);
 }
 
 // Outputs of joined products go to results of their own, which lie next to each other.
@@ -151,6 +200,10 @@ static void finish_row(const linear_run *r, int64_t row, int64_t unit, int64_t n
     round_between(r, values, n);
     for (int64_t i = 0; i < n; i++) values[i] += more[i];
   }
+  if (f->activation) {
+    round_between(r, values, n);
+    crn_activate(f->activation, values, n);
+  }
   if (f->n_joined) {
     put_joined(f, p->out, row, column, n, values);
     return;
@@ -161,76 +214,126 @@ static void finish_row(const linear_run *r, int64_t row, int64_t unit, int64_t n
 // --- the run ------------------------------------------------------------------------------------------------------------------
 
 // The rows from `row` on that one product takes.
-static int64_t rows_together(const linear_run *r, int64_t row) {
-  int64_t n = r->rows - row, at = row;
-  if (r->is_apart) {
+static int64_t rows_together(const linear_run *r, const linear_group *g, int64_t row) {
+  int64_t n = g->first + g->rows - row, at = row;
+  if (g->is_apart) {
     const linear_part *p = part_of(r, &at);
-    n = p->rows - at;
+    n = p->is_as_one ? 1 : p->rows - at;
   }
   return n < CRN_ROW_BLOCK ? n : CRN_ROW_BLOCK;
 }
 
+/// Rows whose sums are made.
+typedef struct linear_finish {
+  const linear_run *r;
+  int64_t row;  ///< the first one of the call
+} linear_finish;
+
+static void finish_rows(void *user, int64_t row, int64_t n_rows, int64_t tile, int64_t n_tiles, float *sums, int64_t ld) {
+  const linear_finish *f = user;
+  for (int64_t i = 0; i < n_rows; i++) finish_row(f->r, f->row + row + i, tile / UNIT, (n_tiles + UNIT - 1) / UNIT, sums + i * ld);
+}
+
+// The outputs of some units for the rows of a group.
+static void run_group(const linear_run *r, const linear_group *g, int64_t unit, int64_t n_units, int64_t tile_end, char *memory) {
+  float *sums = (float *)(void *)(memory + r->scratch_bytes);
+  const int64_t ld = n_units * UNIT_OUTPUTS;
+  for (int64_t row = g->first, n_rows; row < g->first + g->rows; row += n_rows) {
+    n_rows = rows_together(r, g, row);
+    linear_finish finish = {r, row};
+    const crn_linear_sink sink = {finish_rows, &finish};
+    crn_run_prepared_into(&r->f->weights, &g->prepared, row - g->first, n_rows, unit * UNIT, tile_end, sums, ld, memory, &sink);
+  }
+}
+
+// Weights that one group has read are in the cache for the next one.
 static void run_units(void *user, int64_t begin, int64_t end, int worker) {
   const linear_run *r = user;
   char *memory = r->worker_memory + (size_t)worker * r->worker_bytes;
-  float *sums = (float *)(memory + r->scratch_bytes);
   int64_t tiles = (r->f->weights.n + CRN_LINEAR_TILE - 1) / CRN_LINEAR_TILE, step = r->step;
   for (int64_t unit = begin; unit < end; unit += step) {
     int64_t n_units = end - unit < step ? end - unit : step, tile_end = (unit + n_units) * UNIT;
     if (tile_end > tiles) tile_end = tiles;
-    for (int64_t row = 0, n_rows; row < r->rows; row += n_rows) {
-      int64_t ld = n_units * UNIT_OUTPUTS;
-      n_rows = rows_together(r, row);
-      crn_run_prepared(&r->f->weights, &r->prepared, row, n_rows, unit * UNIT, tile_end, sums, ld, memory);
-      for (int64_t i = 0; i < n_rows; i++) finish_row(r, row + i, unit, n_units, sums + i * ld);
-    }
+    for (int i = 0; i < r->n_groups; i++) run_group(r, &r->groups[i], unit, n_units, tile_end, memory);
   }
 }
 
 static cairn_status take_memory(const crn_kernel_args *args, linear_run *r) {
-  size_t threads = (size_t)crn_pool_threads(args->pool);
-  int64_t block = r->rows < CRN_ROW_BLOCK ? r->rows : CRN_ROW_BLOCK;
-  CRN_TRY(
-      crn_prepared_create_for(args, &r->f->weights, crn_prepared_join(&r->f->weights, r->parts->kernel, r->rows), r->rows, &r->prepared));
-  r->prepared.apart = args->rows_as_one && !crn_prepared_is_rowwise(r->prepared.kernel);
-  r->scratch_bytes = crn_prepared_scratch_bytes(&r->prepared);
-  r->worker_bytes = r->scratch_bytes + (size_t)(block * r->prepared.terms * r->step * UNIT_OUTPUTS) * sizeof(float);
+  size_t threads = (size_t)crn_pool_threads(args->pool), sums_bytes = 0;
+  for (int i = 0; i < r->n_groups; i++) {
+    const crn_prepared *p = &r->groups[i].prepared;
+    const int64_t block = r->groups[i].rows < CRN_ROW_BLOCK ? r->groups[i].rows : CRN_ROW_BLOCK;
+    const size_t scratch_bytes = crn_prepared_scratch_bytes(p), bytes = (size_t)(block * p->terms * r->step * UNIT_OUTPUTS) * sizeof(float);
+    if (scratch_bytes > r->scratch_bytes) r->scratch_bytes = scratch_bytes;
+    if (bytes > sums_bytes) sums_bytes = bytes;
+  }
+  r->worker_bytes = r->scratch_bytes + sums_bytes;
   CRN_TRY(args->scratch->take(args->scratch, threads * (size_t)r->f->weights.k * sizeof(float), &r->row_buffers));
   return args->scratch->take(args->scratch, threads * r->worker_bytes, &r->worker_memory);
 }
 
-// Numbers the rows of the parts and runs them; their kernels agree.
-static cairn_status run_parts(const crn_kernel_args *args, const crn_fused_linear *f, linear_part *parts, int n_parts) {
-  linear_run r = {.f = f, .parts = parts};
+// A group of parts whose kernels agree, behind the rows of those before it.
+static cairn_status make_group(const crn_kernel_args *args, linear_run *r, linear_part *parts, int n_parts) {
+  linear_group *g = &r->groups[r->n_groups++];
+  *g = (linear_group){.first = r->rows};
   for (int i = 0; i < n_parts; i++) {
-    parts[i].first = r.rows;
-    r.rows += parts[i].rows;
+    parts[i].first = g->first + g->rows;
+    g->rows += parts[i].rows;
   }
-  r.is_apart = n_parts > 1 && !crn_prepared_is_rowwise(parts->kernel);
+  r->rows += g->rows;
+  const crn_linear_weights *w = &r->f->weights;
+  CRN_TRY(crn_prepared_create_for(args, w, crn_prepared_join(w, parts->kernel, g->rows), g->rows, &g->prepared));
+  g->is_apart = (n_parts > 1 || parts->is_as_one) && !crn_prepared_is_rowwise(g->prepared.kernel);
+  return CAIRN_OK;
+}
+
+static int64_t count_units(const crn_linear_weights *w) { return (w->n + UNIT_OUTPUTS - 1) / UNIT_OUTPUTS; }
+
+// A piece of work must be worth waking somebody: some ten thousand bytes of weights, fewer when many rows use them.
+static int64_t least_units(const crn_linear_weights *w, int64_t rows) {
+  int64_t unit_bytes = (int64_t)w->bytes / count_units(w) * (rows < 32 ? rows : 32) + 1;
+  return LEAST_BYTES / unit_bytes + 1;
+}
+
+// What the product behind this one reads. With many rows weights are the smaller part.
+static crn_pool_ahead next_weights(const crn_fused_linear *f, int64_t rows) {
+  const crn_linear_weights *w = f->next;
+  if (!w || !w->n || rows > FEW_ROWS) return (crn_pool_ahead){0};
+  int64_t n = count_units(w);
+  return (crn_pool_ahead){w->data, w->bytes / (size_t)n, n, least_units(w, rows)};
+}
+
+static cairn_status run_groups(const crn_kernel_args *args, const linear_run *groups) {
+  linear_run r = *groups;
+  const crn_fused_linear *f = r.f;
   r.row_kernels = crn_rows_select();
-  r.units = (f->weights.n + UNIT_OUTPUTS - 1) / UNIT_OUTPUTS;
+  r.units = count_units(&f->weights);
   // Units together read the rows once; but there must be work for all, several times over, lest one waits for another.
   r.step = r.units / (crn_pool_threads(args->pool) * 4);
   r.step = r.step < 1 ? 1 : r.step > MOST_UNITS ? MOST_UNITS : r.step;
   CRN_TRY(take_memory(args, &r));
   crn_pool_run(args->pool, r.rows, 16384 / (f->weights.k + 1) + 1, prepare_rows, &r);
-  // A piece of work must be worth waking somebody: some ten thousand bytes of weights, fewer when many rows use them.
-  int64_t unit_bytes = (int64_t)f->weights.bytes / r.units * (r.rows < 32 ? r.rows : 32) + 1;
-  crn_pool_run(args->pool, r.units, LEAST_BYTES / unit_bytes + 1, run_units, &r);
+  const crn_pool_ahead ahead = next_weights(f, r.rows);
+  crn_pool_run_before(args->pool, r.units, least_units(&f->weights, r.rows), run_units, &r, &ahead);
   return CAIRN_OK;
 }
 
 static linear_part make_part(const crn_kernel_args *args, const crn_tensor *added, const crn_tensor *out) {
   const crn_fused_linear *f = args->fused;
   const crn_tensor *x = &args->operands[0];
-  linear_part p = {.x = x, .added = added, .out = out, .rows = count_rows(x, x->rank - 1 - f->axis)};
+  linear_part p = {.x = x, .added = added, .out = out, .rows = count_rows(x, x->rank - 1 - f->axis), .is_as_one = args->rows_as_one};
   p.kernel = crn_prepared_select(&f->weights, f->mode, args->rows_as_one ? 1 : p.rows);
   return p;
 }
 
 static cairn_status run_product(const crn_kernel_args *args, const crn_tensor *added, const crn_tensor *out) {
+  if (crn_linear_direct_takes(args, added, out)) return crn_linear_direct_run(args, added, out);
   linear_part part = make_part(args, added, out);
-  return part.rows ? run_parts(args, args->fused, &part, 1) : CAIRN_OK;
+  linear_group group;
+  linear_run r = {.f = args->fused, .parts = &part, .groups = &group};
+  if (!part.rows) return CAIRN_OK;
+  CRN_TRY(make_group(args, &r, &part, 1));
+  return run_groups(args, &r);
 }
 
 // The sum has another shape than the product: both ops one after the other.
@@ -281,10 +384,12 @@ cairn_status crn_fused_linear_run(const crn_kernel_args *args) {
 }
 
 cairn_status crn_fused_linear_run_joint(const crn_kernel_args *const *args, int n) {
-  const crn_fused_linear *f = args[0]->fused;
   linear_part *parts;
+  linear_run r = {.f = args[0]->fused};
   int n_parts = 0;
   CRN_TRY(args[0]->scratch->take(args[0]->scratch, (size_t)n * sizeof *parts, &parts));
+  CRN_TRY(args[0]->scratch->take(args[0]->scratch, (size_t)n * sizeof *r.groups, &r.groups));
+  r.parts = parts;
   for (int i = 0; i < n; i++) {
     linear_part part = make_part(args[i], added_of(args[i]), &args[i]->results[0]);
     if (part.rows && is_plain(args[i])) {
@@ -293,7 +398,7 @@ cairn_status crn_fused_linear_run_joint(const crn_kernel_args *const *args, int 
       CRN_TRY(crn_fused_linear_run(args[i]));
     }
   }
-  // Those that agree with the first come next to it and are run.
+  // Those that agree with the first come next to it.
   for (int begin = 0, end; begin < n_parts; begin = end) {
     end = begin + 1;
     for (int i = end; i < n_parts; i++) {
@@ -302,9 +407,9 @@ cairn_status crn_fused_linear_run_joint(const crn_kernel_args *const *args, int 
       parts[end++] = parts[i];
       parts[i] = other;
     }
-    CRN_TRY(run_parts(args[0], f, parts + begin, end - begin));
+    CRN_TRY(make_group(args[0], &r, parts + begin, end - begin));
   }
-  return CAIRN_OK;
+  return n_parts ? run_groups(args[0], &r) : CAIRN_OK;
 }
 
 // --- lookups ------------------------------------------------------------------------------------------------------------------

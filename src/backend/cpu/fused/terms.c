@@ -80,9 +80,17 @@ static void add_terms(float *sums, int64_t n_rows, int64_t ld) {
 void crn_run_prepared(const crn_linear_weights *w, const crn_prepared *p, int64_t row, int64_t n_rows, int64_t tile_begin, int64_t tile_end,
                       float *sums, int64_t ld, void *scratch) {
   const char *from = p->rows + (size_t)(row * p->terms) * p->row_bytes;
-  for (int64_t i = 0; i < n_rows && p->apart; i++)
-    p->kernel->run(w, from + (size_t)i * p->row_bytes, p->row_bytes, 1, tile_begin, tile_end, sums + i * ld, ld, scratch);
-  if (p->apart) return;
   p->kernel->run(w, from, p->row_bytes, n_rows * p->terms, tile_begin, tile_end, sums, ld, scratch);
   if (p->terms > 1) add_terms(sums, n_rows, ld);
+}
+
+void crn_run_prepared_into(const crn_linear_weights *w, const crn_prepared *p, int64_t row, int64_t n_rows, int64_t tile_begin,
+                           int64_t tile_end, float *sums, int64_t ld, void *scratch, const crn_linear_sink *sink) {
+  const crn_linear_parts_fn parts = p->terms == 1 ? crn_linear_parts_of(p->kernel) : NULL;
+  if (parts) {
+    parts(w, p->rows + (size_t)row * p->row_bytes, p->row_bytes, n_rows, tile_begin, tile_end, sums, ld, scratch, sink);
+    return;
+  }
+  crn_run_prepared(w, p, row, n_rows, tile_begin, tile_end, sums, ld, scratch);
+  sink->take(sink->user, 0, n_rows, tile_begin, tile_end - tile_begin, sums, ld);
 }

@@ -15,7 +15,6 @@ typedef struct crn_prepared {
   const crn_linear_kernel *kernel;
   int64_t k;
   int64_t terms;  ///< prepared rows a row
-  bool apart;     ///< rows go through the kernel one by one
   size_t row_bytes;
   char *rows;
   float *buffers;  ///< k values a worker
@@ -42,5 +41,8 @@ size_t crn_prepared_scratch_bytes(const crn_prepared *p);
 /// for `terms` times as many rows.
 void crn_run_prepared(const crn_linear_weights *weights, const crn_prepared *p, int64_t row, int64_t n_rows, int64_t tile_begin,
                       int64_t tile_end, float *sums, int64_t ld, void *scratch);
+/// The same, where the sums are given away: part by part while they are in the cache where the kernel can, else all at once.
+void crn_run_prepared_into(const crn_linear_weights *weights, const crn_prepared *p, int64_t row, int64_t n_rows, int64_t tile_begin,
+                           int64_t tile_end, float *sums, int64_t ld, void *scratch, const crn_linear_sink *sink);
 
 #endif

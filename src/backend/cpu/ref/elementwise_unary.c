@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "backend/cpu/kernels/rows/rows.h"
 #include "backend/cpu/ref/elements.h"
 #include "backend/cpu/ref/ref.h"
 #include "backend/cpu/ref/spans.h"
@@ -60,9 +61,9 @@ LOOP(abs_i64, int64_t, v < 0 ? (int64_t)(0 - (uint64_t)v) : v)
 LOOP(copy_i64, int64_t, v)
 LOOP(not_i64, int64_t, !v)
 
-LOOP(gelu_none_f32, float, 0.5f * v * (1.0f + erff(v * 0.70710678118654752f)))
+static void gelu_none_f32(const float *x, float *y, int64_t n) { crn_rows_select()->activate(CRN_GATE_GELU, x, y, n); }
 LOOP(gelu_none_f64, double, 0.5 * v * (1.0 + erf(v * 0.70710678118654752)))
-LOOP(gelu_tanh_f32, float, 0.5f * v * (1.0f + tanhf(0.79788456080286536f * (v + 0.044715f * v * v * v))))
+static void gelu_tanh_f32(const float *x, float *y, int64_t n) { crn_rows_select()->activate(CRN_GATE_GELU_TANH, x, y, n); }
 LOOP(gelu_tanh_f64, double, 0.5 * v * (1.0 + tanh(0.79788456080286536 * (v + 0.044715 * v * v * v))))
 LOOP(gelu_sigmoid_f32, float, v *(1.0f / (1.0f + expf(-1.702f * v))))
 LOOP(gelu_sigmoid_f64, double, v *(1.0 / (1.0 + exp(-1.702 * v))))

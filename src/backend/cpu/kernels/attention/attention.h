@@ -69,9 +69,9 @@ typedef struct crn_attention {
 /// The work of one call. Jobs run in any order on any worker; when all are done, merge jobs (possibly 0) do likewise.
 typedef struct crn_attention_plan {
   int64_t jobs, merge_jobs;
-  size_t worker_bytes;                                 ///< scratch of each worker, 64-byte aligned; contents do not outlive a job
-  size_t shared_bytes;                                 ///< one block for the call, 64-byte aligned; needs no initialization
-  int64_t block_rows, first_span, n_spans, job_spans;  ///< the kernel's own
+  size_t worker_bytes;                                         ///< scratch of each worker, 64-byte aligned; contents do not outlive a job
+  size_t shared_bytes;                                         ///< one block for the call, 64-byte aligned; needs no initialization
+  int64_t block_rows, first_span, n_spans, n_runs, job_heads;  ///< the kernel's own
 } crn_attention_plan;
 
 typedef struct crn_attention_kernel crn_attention_kernel;

@@ -91,6 +91,22 @@ INLINE __m512 fold16(const __m512 *a) {
 // Into the second cache, which keeps more requests under way than the first.
 INLINE void ask(const void *ahead, int64_t elements, int type) { _mm_prefetch(forward(ahead, elements, type), _MM_HINT_T1); }
 
+// Lines of rows in the order in which they lie, some at a time: then the processor's own guesses go the same way.
+typedef struct asker {
+  const char *line;
+  int64_t row, in_row, gap;  ///< bytes of a row, those asked for, and those between rows
+} asker;
+
+INLINE void ask_some(asker *a, int lines) {
+#pragma GCC unroll 16
+  for (int i = 0; i < lines; i++) {
+    _mm_prefetch(a->line, _MM_HINT_T1);
+    a->line += 64;
+    a->in_row += 64;
+    if (a->in_row >= a->row) a->line += a->gap, a->in_row -= a->row;
+  }
+}
+
 // Products of 16 elements at i of each row, only those of `some` when it is not all ones.
 INLINE void score_step(const float *q, int64_t ldq, const void *k, int64_t ldk, int64_t i, __m512 *acc, int items, int cols, __mmask16 some,
                        int type) {
@@ -132,12 +148,10 @@ INLINE void score_tile(const float *q, int64_t ldq, const void *k, int64_t ldk, 
   __m512 acc[16];
 #pragma GCC unroll 16
   for (int n = 0; n < 16; n++) acc[n] = _mm512_setzero_ps();
-  int64_t i = 0;
+  int64_t i = 0, bytes = type == CRN_CACHE_F32 ? 4 : 2;
+  asker later = {ahead, d * bytes, 0, (ldk - d) * bytes};
   for (; i + LANES <= d; i += LANES) {
-    if (asks) {
-#pragma GCC unroll 16
-      for (int c = 0; c < cols; c++) ask(ahead, c * ldk + i, type);
-    }
+    if (asks) ask_some(&later, type == CRN_CACHE_F32 ? cols : (cols + 1) / 2);
     score_step(q, ldq, k, ldk, i, acc, items, cols, 0xffff, type);
   }
   if (i < d) score_step(q, ldq, k, ldk, i, acc, items, cols, first_lanes(d - i), type);
@@ -300,7 +314,7 @@ INLINE void add(const float *p, int n_items, const void *v, int64_t ldv, int64_t
     const void *later = ahead ? forward(ahead, i, type) : NULL;                                          \
     add_strip(p, n_items, forward(v, i, type), ldv, n, later, sums + i, ld_sums, vectors, 0xffff, type); \
   }
-  if (n_items == 1) {
+  if (n_items <= 2) {
     STRIPS(8)
   }
   if (n_items < 8 || type == CRN_CACHE_F32) {

@@ -529,6 +529,23 @@ static void long_contexts(void **state) {
   }
 }
 
+// Calls whose jobs have several heads each, for one to three workers: long and short contexts, pages of which a job reads all heads in
+// turn, windows that begin within a range, and every set of heads that divides.
+static void heads_together(void **state) {
+  (void)state;
+  static const int64_t positions[] = {64, 300, 1030, 2305, 3400, 7000};
+  static const int shifts[] = {6, 7, 8, 5, CRN_CACHE_ONE_PAGE};
+  for (int i = 0; i < 30; i++) {
+    spec s = usual();
+    s.kv_heads = (int64_t[]){8, 4, 6, 9, 5, 16}[i % 6], s.group = 1 + i % 2, s.rows = i % 3 ? 1 : 3;
+    s.positions = positions[(i / 2) % 6] + i, s.page_shift = shifts[i % 5], s.k_type = s.v_type = i % 7 < 5 ? CRN_CACHE_F16 : i % 3;
+    s.key_size = i % 4 == 3 ? 40 : 32, s.value_size = 16, s.sinks = i % 4 == 1;
+    s.window = i % 5 == 2 ? 700 : 0, s.mask_kind = i % 6 == 3 ? HOLES_MASK : NO_MASK, s.mask_type = CRN_CACHE_F16;
+    if (s.mask_kind != NO_MASK) s.causal = false, s.window = 0, s.sinks = false;
+    check_case(&s);
+  }
+}
+
 // A row alone, in every chunk of rows, on every page size and in a cache of any size: the same bits.
 static void exact_rows_do_not_depend_on_the_call(void **state) {
   (void)state;
@@ -697,6 +714,7 @@ int main(void) {
       cmocka_unit_test(random_cases),
       cmocka_unit_test(windows_beyond_the_mask),
       cmocka_unit_test(long_contexts),
+      cmocka_unit_test(heads_together),
       cmocka_unit_test(exact_rows_do_not_depend_on_the_call),
       cmocka_unit_test(strange_numbers_stay_in_their_rows),
       cmocka_unit_test(extreme_scores),

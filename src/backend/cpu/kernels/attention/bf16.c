@@ -6,7 +6,7 @@
 #include "backend/cpu/kernels/attention/items.h"
 #include "tensor/half.h"
 
-enum { BLOCK = CRN_BF16_BLOCK, ITEMS = CRN_BF16_ITEMS, MOST_ITEMS = 256 };
+enum { BLOCK = CRN_BF16_BLOCK, ITEMS = CRN_BF16_ITEMS, MOST_ITEMS = 512 };
 
 typedef struct work {
   const crn_attention *a;

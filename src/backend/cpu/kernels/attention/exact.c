@@ -7,13 +7,15 @@
 #include "tensor/half.h"
 
 enum { BLOCK = CRN_ATTENTION_BLOCK, SPAN = CRN_ATTENTION_SPAN, HEAD = CRN_ATTENTION_HEAD, MANY_ITEMS = 64, TOGETHER = 4 };
+enum { MOST_HEADS = 8, AHEAD_BYTES = 8192 };
 
 // One job: items that share a head of keys, and the buffers for a block of positions.
 typedef struct work {
   const crn_attention *a;
   const crn_attention_parts *parts;
   int64_t kv_head, n_sums, ld_q, ld_state;
-  int64_t high;  ///< behind the last position any item sees
+  int64_t low, high;               ///< the positions any item sees
+  int64_t end, after, after_head;  ///< of the blocks that are being taken, and where reading goes on behind them
   int n_items;
   bool no_range;  ///< rounded, and the item's range is empty
   bool rounded;   ///< the item has everything masked: scores get the mask's values and the roundings of the body
@@ -119,11 +121,26 @@ static void add_masks(const work *w) {
 
 // --- blocks ---------------------------------------------------------------------------------------------------------------
 
-// Where the rows of the next block lie that correspond to those at `position`, or NULL: items that stream the caches ask for them
-// a block ahead, which hides the memory behind the arithmetic.
-static const void *next_rows(const work *w, const crn_cache_view *view, int64_t position) {
-  bool known = !w->k && view->page_shift >= 6 && position + 2 * BLOCK <= w->high;
-  return known ? crn_cache_at(view, w->kv_head, position + BLOCK) : NULL;
+// Where the rows lie that are to be fetched while the *n rows from c of the block on are read, or NULL: AHEAD_BYTES further on, in the
+// order in which they will be read, wherever that goes on. The distance lasts for the softmax between keys and values, and keeps as many
+// reads on their way as the processor takes. *n is cut where the rows to come do not lie behind one another.
+static const void *rows_ahead(const work *w, const crn_cache_view *view, int64_t size, int64_t first, int c, int *n) {
+  if (w->k || view->page_shift < 6) return NULL;
+  int bytes = view->type == CRN_CACHE_F32 ? 4 : 2, rows = (int)(AHEAD_BYTES / (size * bytes)) / 8 * 8;
+  rows = rows < 8 ? 8 : rows > BLOCK ? BLOCK : rows;
+  bool is_last = first + BLOCK >= w->end;
+  int64_t next_head = is_last ? w->after_head : w->kv_head, next = is_last ? w->after : first + BLOCK;
+  int left = BLOCK - rows - c;  // of these in this block
+  int64_t head = left > 0 ? w->kv_head : next_head, position = left > 0 ? first + c + rows : next - left;
+  // What nobody sees is not fetched either.
+  if (position >= w->high) return NULL;
+  if (*n > w->high - position) *n = (int)(w->high - position);
+  const char *here = crn_cache_at(view, head, position);
+  if (left > 0 && *n > left && next < w->high) {
+    const char *behind = here + left * view->position_stride * bytes;
+    if (behind != crn_cache_at(view, next_head, next)) *n = left;
+  }
+  return here;
 }
 
 // Rows of codes as f32, filled up with zeros to rows of ld.
@@ -155,7 +172,7 @@ static void score_block(const work *w, int64_t first, int from, int to) {
     } else if (wide) {
       w->parts->widen[k->type](keys, k->position_stride, n, a->key_size, w->k + c * w->ld_q);
     } else {
-      const void *ahead = next_rows(w, k, first + c);
+      const void *ahead = rows_ahead(w, k, a->key_size, first, c, &n);
       w->parts->score[k->type](w->q, w->ld_q, w->n_items, keys, k->position_stride, n, a->key_size, ahead, w->scores + c);
     }
     c += n;
@@ -194,7 +211,7 @@ static void add_values(const work *w, int64_t first, int i, int n_items, int fro
   for (int c = from; c < to;) {
     int n = (int)crn_cache_run(v, first + c, to - c);
     const void *values = crn_cache_at(v, w->kv_head, first + c);
-    const void *ahead = i == 0 ? next_rows(w, v, first + c) : NULL;
+    const void *ahead = i == 0 ? rows_ahead(w, v, w->a->value_size, first, c, &n) : NULL;
     w->parts->add[v->type](weights + c, n_items, values, v->position_stride, n, w->a->value_size, ahead, sums, w->ld_state);
     c += n;
   }
@@ -253,18 +270,30 @@ static void take_block(work *w, int64_t first) {
   for (int i = 0; i < w->n_items; i += TOGETHER) add_shared(w, first, i, w->n_items - i < TOGETHER ? w->n_items - i : TOGETHER);
 }
 
-static void take_span(work *w, int64_t span) {
+// Empties the states for a range, and finds what the items see.
+static void open_span(work *w) {
   reset_states(w, w->states);
-  int64_t low = w->a->positions;
+  w->low = w->a->positions;
   w->high = 0;
   for (int i = 0; i < w->n_items; i++) {
     const crn_attention_item *it = &w->items[i];
-    if (it->low < it->high && it->low < low) low = it->low;
+    if (it->low < it->high && it->low < w->low) w->low = it->low;
     if (it->high > w->high) w->high = it->high;
   }
-  int64_t from = span * SPAN, to = from + SPAN < w->high ? from + SPAN : w->high;
-  if (low > from) from = low / BLOCK * BLOCK;
-  for (int64_t first = from; first < to; first += BLOCK) take_block(w, first);
+}
+
+// The blocks of [from, to), which begins where a block does.
+static void take_blocks(work *w, int64_t from, int64_t to) {
+  w->end = to;
+  if (w->low > from) from = w->low / BLOCK * BLOCK;
+  for (int64_t first = from; first < to && first < w->high; first += BLOCK) take_block(w, first);
+}
+
+static void take_span(work *w, int64_t span) {
+  open_span(w);
+  w->after = (span + 1) * SPAN;
+  w->after_head = w->kv_head;
+  take_blocks(w, span * SPAN, (span + 1) * SPAN);
 }
 
 // An item that saw nothing: all of its range counts, or all positions.
@@ -314,7 +343,17 @@ void crn_attention_masked_row(const crn_attention_parts *parts, const crn_attent
   finish_items(&w);
 }
 
-// --- few rows: jobs are heads of keys × runs of ranges of positions ---------------------------------------------------------------
+// --- few rows: jobs are heads of keys, some together, × runs of ranges of positions -----------------------------------------------
+
+// Heads lie behind one another in a page: those of a job are read in one go. Where heads divide among the workers, each has as many.
+static int64_t heads_together(int64_t kv_heads, int64_t workers, int64_t runs) {
+  int64_t most = 1;
+  for (int64_t n = 2; n <= MOST_HEADS; n++) {
+    int64_t sets = kv_heads / n;
+    if (kv_heads % n == 0 && sets * runs >= 2 * workers && (sets % workers == 0 || kv_heads % workers != 0)) most = n;
+  }
+  return most;
+}
 
 void crn_attention_plan_few(const crn_attention_kernel *kernel, const crn_attention *a, int n_workers, crn_attention_plan *out) {
   (void)kernel;
@@ -322,50 +361,70 @@ void crn_attention_plan_few(const crn_attention_kernel *kernel, const crn_attent
   int64_t items = a->rows * (a->heads / a->kv_heads);
   int64_t low, high;
   crn_attention_rows_range(a, 0, a->rows - 1, &low, &high);
-  *out = (crn_attention_plan){.first_span = low / SPAN};
-  out->worker_bytes = lay_out(&w, a, items, false, NULL);
+  *out = (crn_attention_plan){.first_span = low / SPAN, .job_heads = 1};
   out->n_spans = (high + SPAN - 1) / SPAN - out->first_span;
   if (out->n_spans < 1) out->n_spans = 1;
-  // Four jobs a worker even out their speeds; where heads alone are as many, nothing has to be merged.
-  int64_t runs = (4 * (int64_t)n_workers + a->kv_heads - 1) / a->kv_heads;
-  out->job_spans = (out->n_spans + runs - 1) / runs;
-  int64_t runs_made = (out->n_spans + out->job_spans - 1) / out->job_spans;
-  out->jobs = a->kv_heads * runs_made;
-  if (runs_made == 1) return;
+  // Long contexts are cut into runs of all heads; in short ones, where heads are enough for all workers, nothing has to be merged.
+  int64_t workers = n_workers, most = (4 * workers + a->kv_heads - 1) / a->kv_heads;
+  if (out->n_spans >= 4 * workers) {
+    most = out->n_spans / 4 < 2 * workers ? 2 * workers : out->n_spans / 4;
+    if (most > 4 * workers) most = 4 * workers;
+  }
+  out->n_runs = out->n_spans < most ? out->n_spans : most;
+  out->job_heads = heads_together(a->kv_heads, workers, out->n_runs);
+  out->worker_bytes = (size_t)out->job_heads * lay_out(&w, a, items, false, NULL);
+  out->jobs = a->kv_heads / out->job_heads * out->n_runs;
+  if (out->n_runs == 1) return;
   out->merge_jobs = a->kv_heads * items;
   out->shared_bytes = (size_t)(a->kv_heads * items * out->n_spans * w.ld_state) * sizeof(float);
 }
 
-static void start_few(work *w, const crn_attention_kernel *kernel, const crn_attention *a, int64_t kv_head, void *scratch) {
+static size_t start_few(work *w, const crn_attention_kernel *kernel, const crn_attention *a, int64_t kv_head, void *scratch) {
   int64_t group = a->heads / a->kv_heads;
   *w = (work){.parts = kernel->parts, .kv_head = kv_head};
-  lay_out(w, a, a->rows * group, false, scratch);
+  return lay_out(w, a, a->rows * group, false, scratch);
 }
 
-// All ranges of a head, merged as they come.
-static void run_whole(work *w, const crn_attention_plan *plan) {
-  reset_states(w, w->totals);
-  for (int64_t span = 0; span < plan->n_spans; span++) {
-    take_span(w, plan->first_span + span);
-    merge_states(w);
+// Runs of ranges that are as long as others or one longer, the longer ones first: what is done last should be short.
+static int64_t run_begin(const crn_attention_plan *plan, int64_t run) { return (plan->n_spans * run + plan->n_runs - 1) / plan->n_runs; }
+
+// One range for n heads: each as much as lies behind one another in a page, then the next head.
+static void take_together(work *heads, int n, int64_t span) {
+  int64_t piece = SPAN, end = (span + 1) * SPAN;
+  int k_shift = heads->a->k.page_shift, v_shift = heads->a->v.page_shift, shift = k_shift < v_shift ? k_shift : v_shift;
+  if (shift < 8) piece = shift < 6 ? BLOCK : (int64_t)1 << shift;
+  // Or, where all heads of a position do, a block.
+  if (heads->a->k.head_stride < heads->a->k.position_stride) piece = BLOCK;
+  for (int h = 0; h < n; h++) open_span(&heads[h]);
+  for (int64_t from = span * SPAN; from < end; from += piece) {
+    for (int h = 0; h < n; h++) {
+      bool is_last = h + 1 == n;
+      heads[h].after = is_last ? from + piece : from;
+      heads[h].after_head = heads[is_last ? 0 : h + 1].kv_head;
+      take_blocks(&heads[h], from, from + piece);
+    }
   }
-  finish_items(w);
 }
 
 void crn_attention_run_few(const crn_attention_kernel *kernel, const crn_attention *a, const crn_attention_plan *plan, int64_t job,
                            void *scratch, void *shared) {
-  work w;
-  int64_t kv_head = job % a->kv_heads, group = a->heads / a->kv_heads, first = job / a->kv_heads * plan->job_spans;
-  start_few(&w, kernel, a, kv_head, scratch);
-  for (int i = 0; i < w.n_items; i++) start_item(&w, i, i / group, kv_head * group + i % group);
-  if (plan->merge_jobs == 0) {
-    run_whole(&w, plan);
-    return;
+  work heads[MOST_HEADS];
+  int n = (int)plan->job_heads;
+  int64_t run = job % plan->n_runs, kv_head = job / plan->n_runs * n, group = a->heads / a->kv_heads;
+  for (int h = 0; h < n; h++) {
+    work *w = &heads[h];
+    scratch = (char *)scratch + start_few(w, kernel, a, kv_head + h, scratch);
+    for (int i = 0; i < w->n_items; i++) start_item(w, i, i / group, w->kv_head * group + i % group);
+    if (plan->merge_jobs == 0) reset_states(w, w->totals);
   }
-  for (int64_t span = first; span < first + plan->job_spans && span < plan->n_spans; span++) {
-    w.states = (float *)shared + (kv_head * plan->n_spans + span) * w.n_items * w.ld_state;
-    take_span(&w, plan->first_span + span);
+  for (int64_t span = run_begin(plan, run); span < run_begin(plan, run + 1); span++) {
+    for (int h = 0; h < n && plan->merge_jobs; h++) {
+      heads[h].states = (float *)shared + (heads[h].kv_head * plan->n_spans + span) * heads[h].n_items * heads[h].ld_state;
+    }
+    take_together(heads, n, plan->first_span + span);
+    for (int h = 0; h < n && !plan->merge_jobs; h++) merge_states(&heads[h]);
   }
+  for (int h = 0; h < n && !plan->merge_jobs; h++) finish_items(&heads[h]);
 }
 
 void crn_attention_merge_few(const crn_attention_kernel *kernel, const crn_attention *a, const crn_attention_plan *plan, int64_t job,

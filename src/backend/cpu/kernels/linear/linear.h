@@ -108,6 +108,17 @@ typedef void (*crn_linear_prepare_fn)(const float *x, int64_t k, void *out_row);
 typedef void (*crn_linear_fn)(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin,
                               int64_t tile_end, float *out, int64_t ld, void *scratch);
 
+/// Is given the sums of some rows and tiles as soon as they are complete, while they are in the cache; it may change them. `row` counts
+/// from the first row of the call, `tile` is one of the matrix.
+typedef struct crn_linear_sink {
+  void (*take)(void *user, int64_t row, int64_t n_rows, int64_t tile, int64_t n_tiles, float *sums, int64_t ld);
+  void *user;
+} crn_linear_sink;
+
+/// As crn_linear_fn, with `sums` as memory of the same size whose contents are nobody's afterwards: the sink gets every row and tile once.
+typedef void (*crn_linear_parts_fn)(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin,
+                                    int64_t tile_end, float *sums, int64_t ld, void *scratch, const crn_linear_sink *sink);
+
 typedef struct crn_linear_kernel {
   const char *name;  ///< crn_linear_<activations>_<weights>_f32_<rows>x<outputs>__<isa>
   const char *isa;
@@ -127,5 +138,7 @@ typedef struct crn_linear_kernel {
 const crn_linear_kernel *crn_linear_select(crn_linear_format format, crn_linear_mode mode, int64_t n_rows);
 /// All kernels of this build, best first within a format and mode; `*out_n` of them.
 const crn_linear_kernel *crn_linear_list(int *out_n);
+/// The form of the kernel that hands out its sums part by part, NULL when there is none.
+crn_linear_parts_fn crn_linear_parts_of(const crn_linear_kernel *kernel);
 
 #endif

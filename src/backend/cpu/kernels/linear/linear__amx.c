@@ -177,11 +177,20 @@ INLINE void multiply_part(const part *p, int64_t n_tiles, bool two_rows) {
   if (t < n_tiles) multiply(p, t, two_rows, false, false);
 }
 
+/// Who takes the sums of tiles from `tile` on, once all parts are in; sink NULL = they are wanted in `out`. `is_compact`: sums wait for
+/// nothing else, and those of 32 rows after those of the last have one place.
+typedef struct target {
+  const crn_linear_sink *sink;
+  int64_t tile;
+  bool is_compact;
+} target;
+
 // All rows times up to LINEAR_WIDE_TILES tiles over the inputs of `whole`, whose weights stay in the second-level cache.
-static void multiply_tiles(const part *whole, int64_t n_rows, int64_t n_tiles) {
+static void multiply_tiles(const part *whole, int64_t n_rows, int64_t n_tiles, const target *to) {
   int64_t n_parts = whole->is_stream ? 1 : (whole->n_steps + PART_STEPS - 1) / PART_STEPS, pairs = (n_tiles + 1) / 2;
   for (int64_t r = 0; r < n_rows; r += 2 * ROWS) {
     int64_t left = n_rows - r;
+    float *out = to->is_compact ? whole->out : whole->out + r * whole->ld;
     if (r == 0 || left < 2 * ROWS) configure(left < ROWS ? (int)left : ROWS, left <= ROWS ? 0 : left < 2 * ROWS ? (int)left - ROWS : ROWS);
     for (int64_t i = 0; i < n_parts; i++) {
       int64_t begin = whole->n_steps * i / n_parts, end = whole->n_steps * (i + 1) / n_parts;
@@ -189,7 +198,7 @@ static void multiply_tiles(const part *whole, int64_t n_rows, int64_t n_tiles) {
       p.rows += (size_t)r * p.row_bytes + (size_t)begin * 64;
       p.weights += begin * TILE_BYTES;
       p.n_steps = end - begin;
-      p.out += r * p.ld;
+      p.out = out;
       p.is_first = whole->is_first && i == 0;
       p.ahead = left >= 4 * ROWS ? (int)(2 * ROWS / pairs) : 0;
       if (left > ROWS) {
@@ -198,6 +207,8 @@ static void multiply_tiles(const part *whole, int64_t n_rows, int64_t n_tiles) {
         multiply_part(&p, n_tiles, false);
       }
     }
+    FENCE();
+    if (to->sink) to->sink->take(to->sink->user, r, left < 2 * ROWS ? left : 2 * ROWS, to->tile, n_tiles, out, whole->ld);
   }
 }
 
@@ -213,7 +224,7 @@ INLINE pieces pieces_of(int64_t blocks) {
 INLINE int64_t piece_begin(pieces p, int64_t i) { return p.blocks * i / p.n; }
 
 INLINE void run(const crn_linear_weights *w, const char *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin, int64_t tile_end,
-                float *out, int64_t ld, unsigned char *scratch, crn_linear_format f) {
+                float *out, int64_t ld, unsigned char *scratch, crn_linear_format f, const crn_linear_sink *sink) {
   int64_t blocks = LINEAR_BLOCKS(w->k), tile_bytes = blocks * block_bytes(f);
   bool is_stream = f == CRN_LINEAR_BF16 && n_rows <= 64;
   pieces all = is_stream ? (pieces){1, blocks} : pieces_of(blocks);
@@ -229,8 +240,9 @@ INLINE void run(const crn_linear_weights *w, const char *rows, size_t row_bytes,
         p.tile_stride = 2 * n_blocks * TILE_BYTES;
         for (int64_t k = 0; k < n_tiles; k++) widen_tile(weights + k * tile_bytes, n_blocks, w->zero, scratch + k * p.tile_stride, f);
       }
+      const target to = {i + 1 == all.n ? sink : NULL, t, sink && all.n == 1};
       FENCE();
-      multiply_tiles(&p, n_rows, n_tiles);
+      multiply_tiles(&p, n_rows, n_tiles, &to);
       FENCE();
     }
   }
@@ -247,17 +259,21 @@ void crn_linear_widened__amx(const crn_linear_weights *w, crn_linear_widen_fn wi
       part p = {rows + begin * 128, row_bytes, scratch, stride, 2 * n_blocks, out + (t - tile_begin) * LANES, ld, 0, i == 0, false};
       for (int64_t k = 0; k < n_tiles; k++) widen(w, t + k, begin, n_blocks, (unsigned char *)scratch + k * stride);
       FENCE();
-      multiply_tiles(&p, n_rows, n_tiles);
+      multiply_tiles(&p, n_rows, n_tiles, &(const target){0});
       FENCE();
     }
   }
   _tile_release();
 }
 
-#define KERNEL(rhs, f)                                                                                                         \
-  void crn_linear_bf16_##rhs##_f32_32x32__amx(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, \
-                                              int64_t tile_begin, int64_t tile_end, float *out, int64_t ld, void *scratch) {   \
-    run(w, rows, row_bytes, n_rows, tile_begin, tile_end, out, ld, scratch, f);                                                \
+#define KERNEL(rhs, f)                                                                                                                    \
+  void crn_linear_bf16_##rhs##_f32_32x32__amx(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows,            \
+                                              int64_t tile_begin, int64_t tile_end, float *out, int64_t ld, void *scratch) {              \
+    run(w, rows, row_bytes, n_rows, tile_begin, tile_end, out, ld, scratch, f, NULL);                                                     \
+  }                                                                                                                                       \
+  void crn_linear_parts_##rhs##__amx(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin, \
+                                     int64_t tile_end, float *sums, int64_t ld, void *scratch, const crn_linear_sink *sink) {             \
+    run(w, rows, row_bytes, n_rows, tile_begin, tile_end, sums, ld, scratch, f, sink);                                                    \
   }
 
 KERNEL(q4, CRN_LINEAR_Q4)

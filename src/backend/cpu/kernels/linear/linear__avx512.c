@@ -69,7 +69,7 @@ INLINE void add_group(__m512 *acc, const unsigned char *block, int64_t tile_byte
                       crn_linear_format f) {
   const int group_bytes = block_bytes(f) * GROUP / LINEAR_BLOCK;
 #pragma GCC unroll 4
-  for (int t = 0; t < n; t++) linear_ask_ahead(block + t * tile_bytes + g * group_bytes, group_bytes);
+  for (int t = 0; t < n; t++) linear_ask_ahead(block + t * tile_bytes + g * group_bytes, group_bytes, n);
   if (!is_quant(f)) {
 #pragma GCC unroll 32
     for (int i = 0; i < GROUP; i++) {

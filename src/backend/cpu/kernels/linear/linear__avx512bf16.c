@@ -80,7 +80,7 @@ INLINE void add_group(__m512 *acc, const unsigned char *quants, const unsigned c
                       crn_linear_format f) {
   const uint16_t *x = p->values + g * m * GROUP;
   __m512 c[ROWS];
-  if (m <= ROWS_THAT_WAIT) linear_ask_ahead(quants, is_4bit(f) ? LINEAR_Q4_GROUP : LINEAR_Q8_GROUP);
+  if (m <= ROWS_THAT_WAIT) linear_ask_ahead(quants, is_4bit(f) ? LINEAR_Q4_GROUP : LINEAR_Q8_GROUP, 1);
   clear(c, m);
   if (is_4bit(f)) {
     // 0..15 as bf16, twice: the fifth bit of an index is one of the next quant.
@@ -135,7 +135,7 @@ INLINE void tile_times(const unsigned char *tile, int64_t blocks, const part *p,
     }
     for (int g = 0; g < 2; g++) {
       __m512 c[ROWS];
-      if (m <= ROWS_THAT_WAIT) linear_ask_ahead(tile + g * 1024, 1024);
+      if (m <= ROWS_THAT_WAIT) linear_ask_ahead(tile + g * 1024, 1024, 1);
       clear(c, m);
 #pragma GCC unroll 16
       for (int i = 0; i < 16; i++)

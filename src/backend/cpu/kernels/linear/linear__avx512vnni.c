@@ -8,7 +8,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { LANES = LINEAR_LANES, GROUP = CRN_LINEAR_GROUP, ROWS = 12, PARTS = LINEAR_INTERLEAVED / ROWS, ROWS_THAT_WAIT = 4 };
+enum { LANES = LINEAR_LANES, GROUP = CRN_LINEAR_GROUP, ROWS = 12, PARTS = LINEAR_INTERLEAVED / ROWS, ROWS_THAT_WAIT = 4, BESIDE = 4 };
 
 // --- preparation ----------------------------------------------------------------------------------------------------------
 
@@ -65,12 +65,12 @@ INLINE void multiply(__m512i *c, __m512i w, const int8_t *a, int m) {
   for (int t = 0; t < m; t++) c[t] = _mm512_dpbusd_epi32(c[t], w, _mm512_set1_epi32(*(const int32_t *)(const void *)(a + t * GROUP)));
 }
 
-INLINE void add_group(__m512 *acc, const unsigned char *quants, const unsigned char *scales, const part *p, int64_t g, int m,
+INLINE void add_group(__m512 *acc, const unsigned char *quants, const unsigned char *scales, const part *p, int64_t g, int m, int n_streams,
                       crn_linear_format f) {
   const __m512i low = _mm512_set1_epi8(15);
   const int8_t *a = p->quants + g * m * GROUP;
   __m512i c[ROWS];
-  if (m <= ROWS_THAT_WAIT) linear_ask_ahead(quants, f <= CRN_LINEAR_Q4M ? LINEAR_Q4_GROUP : LINEAR_Q8_GROUP);
+  if (m <= ROWS_THAT_WAIT) linear_ask_ahead(quants, f <= CRN_LINEAR_Q4M ? LINEAR_Q4_GROUP : LINEAR_Q8_GROUP, n_streams);
 #pragma GCC unroll 12
   for (int t = 0; t < m; t++) c[t] = _mm512_set1_epi32(p->corrections[g * m + t]);
   if (f <= CRN_LINEAR_Q4M) {
@@ -111,11 +111,31 @@ INLINE void tile_times(const unsigned char *tile, int64_t blocks, const part *p,
 #pragma GCC unroll 12
   for (int t = 0; t < m; t++) acc[t] = _mm512_setzero_ps();
   for (int64_t b = 0; b < blocks; b++, tile += block_bytes(f)) {
-    add_group(acc, tile, tile + scales, p, 2 * b, m, f);
-    add_group(acc, tile + group_bytes, tile + scales + 32, p, 2 * b + 1, m, f);
+    add_group(acc, tile, tile + scales, p, 2 * b, m, 1, f);
+    add_group(acc, tile + group_bytes, tile + scales + 32, p, 2 * b + 1, m, 1, f);
   }
 #pragma GCC unroll 12
   for (int t = 0; t < m; t++) _mm512_storeu_ps(out + t * ld, acc[t]);
+}
+
+// One or two rows times several tiles side by side: memory gives more when it is read in several places.
+INLINE void tiles_times(const unsigned char *tile, int64_t blocks, const part *p, float *out, int64_t ld, int m, crn_linear_format f) {
+  bool is_4bit = f <= CRN_LINEAR_Q4M;
+  int group_bytes = is_4bit ? LINEAR_Q4_GROUP : LINEAR_Q8_GROUP, scales = is_4bit ? LINEAR_Q4_SCALES : LINEAR_Q8_SCALES;
+  int64_t tile_bytes = blocks * block_bytes(f);
+  __m512 acc[BESIDE * 2];
+#pragma GCC unroll 8
+  for (int i = 0; i < BESIDE * m; i++) acc[i] = _mm512_setzero_ps();
+  for (int64_t b = 0; b < blocks; b++, tile += block_bytes(f)) {
+#pragma GCC unroll 4
+    for (int i = 0; i < BESIDE; i++) {
+      const unsigned char *block = tile + i * tile_bytes;
+      add_group(acc + i * m, block, block + scales, p, 2 * b, m, BESIDE, f);
+      add_group(acc + i * m, block + group_bytes, block + scales + 32, p, 2 * b + 1, m, BESIDE, f);
+    }
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < BESIDE * m; i++) _mm512_storeu_ps(out + i % m * ld + i / m * LANES, acc[i]);
 }
 
 // A function of its own for each number of rows keeps the accumulators in registers.
@@ -123,7 +143,15 @@ INLINE void tile_times(const unsigned char *tile, int64_t blocks, const part *p,
   __attribute__((noinline)) static void name##_##m(const unsigned char *tile, int64_t blocks, const part *p, float *out, int64_t ld) { \
     tile_times(tile, blocks, p, out, ld, m, f);                                                                                        \
   }
+#define BESIDE_OF(m, name, f)                                                                                                   \
+  __attribute__((noinline)) static void name##_beside_##m(const unsigned char *tile, int64_t blocks, const part *p, float *out, \
+                                                          int64_t ld) {                                                         \
+    tiles_times(tile, blocks, p, out, ld, m, f);                                                                                \
+  }
 #define TILES_OF(name, f)                                                                                  \
+  BESIDE_OF(1, name, f)                                                                                    \
+  BESIDE_OF(2, name, f)                                                                                    \
+  static const tile_fn name##_beside[2] = {name##_beside_1, name##_beside_2};                              \
   TILE_OF(1, name, f)                                                                                      \
   TILE_OF(2, name, f)                                                                                      \
   TILE_OF(3, name, f)                                                                                      \
@@ -184,14 +212,17 @@ INLINE int gather(const char *rows, size_t row_bytes, int64_t n_rows, int64_t bl
 
 // Weights are read once for a block of rows, whose activations stay in the cache meanwhile.
 INLINE void run(const crn_linear_weights *w, const char *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin, int64_t tile_end,
-                float *out, int64_t ld, char *scratch, crn_linear_format f, const tile_fn *tiles) {
+                float *out, int64_t ld, char *scratch, crn_linear_format f, const tile_fn *tiles, const tile_fn *beside) {
   int64_t blocks = LINEAR_BLOCKS(w->k), tile_bytes = blocks * block_bytes(f);
   int zero = f <= CRN_LINEAR_Q4M ? w->zero : w->zero + LINEAR_Q8_BIAS;
   for (int64_t r = 0; r < n_rows; r += LINEAR_INTERLEAVED) {
     part parts[PARTS];
     int64_t n = n_rows - r < LINEAR_INTERLEAVED ? n_rows - r : LINEAR_INTERLEAVED;
     int n_parts = gather(rows + (size_t)r * row_bytes, row_bytes, n, blocks, zero, scratch, parts);
-    for (int64_t tile = tile_begin; tile < tile_end; tile++) {
+    int64_t tile = tile_begin;
+    for (; n <= 2 && tile + BESIDE <= tile_end; tile += BESIDE)
+      beside[n - 1]((const unsigned char *)w->data + tile * tile_bytes, blocks, parts, out + r * ld + (tile - tile_begin) * LANES, ld);
+    for (; tile < tile_end; tile++) {
       const unsigned char *data = (const unsigned char *)w->data + tile * tile_bytes;
       float *target = out + r * ld + (tile - tile_begin) * LANES;
       for (int i = 0; i < n_parts; i++) {
@@ -206,7 +237,7 @@ INLINE void run(const crn_linear_weights *w, const char *rows, size_t row_bytes,
   TILES_OF(rhs, f)                                                                                                                    \
   void crn_linear_int8_##rhs##_f32_12x16__avx512vnni(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, \
                                                      int64_t tile_begin, int64_t tile_end, float *out, int64_t ld, void *scratch) {   \
-    run(w, rows, row_bytes, n_rows, tile_begin, tile_end, out, ld, scratch, f, rhs##_tiles);                                          \
+    run(w, rows, row_bytes, n_rows, tile_begin, tile_end, out, ld, scratch, f, rhs##_tiles, rhs##_beside);                            \
   }
 
 KERNEL(q4, CRN_LINEAR_Q4)

@@ -71,6 +71,22 @@ const crn_linear_kernel *crn_linear_list(int *out_n) {
   return g_kernels;
 }
 
+crn_linear_parts_fn crn_linear_parts_of(const crn_linear_kernel *kernel) {
+#if defined(__x86_64__)
+#define PART(rhs) {crn_linear_bf16_##rhs##_f32_32x32__amx, crn_linear_parts_##rhs##__amx},
+  static const struct {
+    crn_linear_fn run;
+    crn_linear_parts_fn parts;
+  } all[] = {LINEAR_AMX_PARTS(PART)};
+#undef PART
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    if (all[i].run == kernel->run) return all[i].parts;
+  }
+#endif
+  (void)kernel;
+  return NULL;
+}
+
 const crn_linear_kernel *crn_linear_select(crn_linear_format format, crn_linear_mode mode, int64_t n_rows) {
   uint64_t bits = crn_cpu_bits();
   const crn_linear_kernel *kernel = g_kernels;

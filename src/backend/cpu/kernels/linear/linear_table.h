@@ -26,6 +26,14 @@ typedef void (*crn_linear_widen_fn)(const crn_linear_weights *w, int64_t tile, i
 void crn_linear_widened__amx(const crn_linear_weights *w, crn_linear_widen_fn widen, const char *rows, size_t row_bytes, int64_t n_rows,
                              int64_t tile_begin, int64_t tile_end, float *out, int64_t ld, void *scratch);
 
+#if defined(__x86_64__)
+#define LINEAR_AMX_PARTS(PART) PART(q4) PART(q4m) PART(q8) PART(q8m) PART(f16) PART(bf16) PART(f32)
+#define LINEAR_DECLARE_PARTS(rhs)                                                                                                         \
+  void crn_linear_parts_##rhs##__amx(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin, \
+                                     int64_t tile_end, float *sums, int64_t ld, void *scratch, const crn_linear_sink *sink);
+LINEAR_AMX_PARTS(LINEAR_DECLARE_PARTS)
+#endif
+
 #define LINEAR(format, mode, rows, least, lhs, rhs, tile, isa, bits, prepare, scratch)                                                 \
   void crn_linear_prepare_##prepare(const float *x, int64_t k, void *out_row);                                                         \
   void crn_linear_##lhs##_##rhs##_f32_##tile##__##isa(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, \

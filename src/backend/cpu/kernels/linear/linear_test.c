@@ -221,12 +221,51 @@ static float *run(const crn_linear_kernel *kernel, const matrix *m, const activa
   return out;
 }
 
+/// Sums as a kernel hands them out.
+typedef struct taken {
+  float *out;
+  int64_t ld, n;  ///< and how many there were
+} taken;
+
+static void take(void *user, int64_t row, int64_t n_rows, int64_t tile, int64_t n_tiles, float *sums, int64_t ld) {
+  taken *t = user;
+  for (int64_t r = 0; r < n_rows; r++) {
+    memcpy(t->out + (row + r) * t->ld + tile * 16, sums + r * ld, (size_t)n_tiles * 16 * sizeof *sums);
+    // What is handed out is the sink's to change.
+    memset(sums + r * ld, 0xff, (size_t)n_tiles * 16 * sizeof *sums);
+  }
+  t->n += n_rows * n_tiles;
+}
+
+// Part by part the sums are the same, each of them once.
+static void check_parts(const crn_linear_kernel *kernel, const matrix *m, const activations *a, int64_t n_rows, const float *expected,
+                        int64_t expected_ld) {
+  crn_linear_parts_fn parts = crn_linear_parts_of(kernel);
+  if (!parts) return;
+  int64_t tiles = crn_linear_tiles(m->w.n), ld = tiles * 16;
+  size_t scratch_bytes = (kernel->scratch_bytes(m->w.k) + 63) / 64 * 64;
+  float *sums = malloc((size_t)(n_rows * ld) * sizeof *sums), *out = malloc((size_t)(n_rows * ld) * sizeof *out);
+  void *scratch = aligned_alloc(64, scratch_bytes);
+  taken t = {out, ld, 0};
+  const crn_linear_sink sink = {take, &t};
+  parts(&m->w, a->memory.data, a->row_bytes, n_rows, 0, tiles, sums, ld, scratch, &sink);
+  assert_int_equal(t.n, n_rows * tiles);
+  for (int64_t r = 0; r < n_rows; r++) {
+    if (memcmp(out + r * ld, expected + r * expected_ld, (size_t)ld * sizeof *out))
+      fail_msg("%s: row %d of %d is another one part by part", kernel->name, (int)r, (int)n_rows);
+  }
+  free(scratch);
+  free(out);
+  free(sums);
+}
+
 static void check_case(const crn_linear_kernel *kernel, const matrix *m, const float *x, int64_t n_rows) {
   int64_t k = m->w.k, n = m->w.n, padded = crn_linear_tiles(n) * 16, gap = 3, ld = padded + gap;
   activations a = activations_make(kernel, x, n_rows, k);
   guarded memory;
   float *out = run(kernel, m, &a, n_rows, gap, &memory);
   bool chained = kernel->rows_mode == CRN_LINEAR_EXACT;
+  check_parts(kernel, m, &a, n_rows, out, ld);
   float *unpacked = malloc((size_t)k * sizeof(float) + 4);
   for (int64_t i = 0; i < padded; i++) {
     if (i < n) crn_linear_unpack_row(&m->w, i, unpacked);

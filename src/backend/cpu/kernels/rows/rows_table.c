@@ -2,16 +2,18 @@
 #include "base/cpu.h"
 
 static const crn_rows_kernels g_sets[] = {
-#define ROWS(isa, bit)       \
-  {#isa,                     \
-   bit,                      \
-   crn_rows_silu__##isa,     \
-   crn_rows_residual__##isa, \
-   crn_rows_squares__##isa,  \
-   crn_rows_multiply__##isa, \
-   crn_rows_add__##isa,      \
-   crn_rows_subtract__##isa, \
-   crn_rows_scale__##isa},
+#define ROWS(isa, bit)         \
+  {#isa,                       \
+   bit,                        \
+   crn_rows_activate__##isa,   \
+   crn_rows_gate_pairs__##isa, \
+   crn_rows_residual__##isa,   \
+   crn_rows_squares__##isa,    \
+   crn_rows_multiply__##isa,   \
+   crn_rows_add__##isa,        \
+   crn_rows_subtract__##isa,   \
+   crn_rows_scale__##isa,      \
+   crn_rows_scale_by__##isa},
 #include "backend/cpu/kernels/rows/rows.def"
 #undef ROWS
 };

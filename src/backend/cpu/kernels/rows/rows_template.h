@@ -1,4 +1,6 @@
-// The row kernels as plain loops. Each ISA file includes this with its own ROWS_NAME and flags, and the compiler makes vectors of them.
+// The row kernels as plain loops, of which the compiler makes vectors, and the gates as vectors of ROWS_LANES numbers in the compiler's own
+// notation. Each ISA file includes this with its own ROWS_NAME, ROWS_LANES and flags.
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -8,35 +10,109 @@
 #pragma GCC optimize("O3")
 #endif
 
-static inline float exp_of(float x) {
+#define INLINE static inline __attribute__((always_inline))
+
+// --- gates ------------------------------------------------------------------------------------------------------------------
+
+typedef float vec __attribute__((vector_size(4 * ROWS_LANES)));
+typedef int32_t bits __attribute__((vector_size(4 * ROWS_LANES)));
+
+enum { PAIR = 16 };
+
+INLINE vec load(const float *p) {
+  vec v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
+
+INLINE void store(float *p, vec v) { memcpy(p, &v, sizeof v); }
+
+INLINE vec all(float x) { return x - (vec){0}; }
+
+// Where the mask has ones `a`, else `b`. Ternaries on numbers would let the compiler compute whole paths once for each outcome.
+INLINE vec pick(bits mask, vec a, vec b) { return (vec)(((bits)a & mask) | ((bits)b & ~mask)); }
+
+INLINE vec exp_of(vec x) {
   // The comparisons keep NaN: it fails both.
-  x = x > 88.3762626647949f ? 88.3762626647949f : x;
-  x = x < -87.3365447505531f ? -87.3365447505531f : x;
+  x = pick(x > 88.3762626647949f, all(88.3762626647949f), x);
+  x = pick(x < -87.3365447505531f, all(-87.3365447505531f), x);
   const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  float shifted = x * 1.44269504088896341f + magic, whole = shifted - magic;
-  float r = x - whole * 0.693359375f;
+  vec shifted = x * 1.44269504088896341f + magic, whole = shifted - magic;
+  vec r = x - whole * 0.693359375f;
   r = r - whole * -2.12194440e-4f;
-  float p = 1.9875691500e-4f;
+  vec p = all(1.9875691500e-4f);
   p = p * r + 1.3981999507e-3f;
   p = p * r + 8.3334519073e-3f;
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  int32_t bits;
-  memcpy(&bits, &shifted, sizeof bits);
-  bits = (int32_t)((uint32_t)(bits - 0x4B400000 + 127) << 23);
-  float power;
-  memcpy(&power, &bits, sizeof power);
-  return p * power;
+  return p * (vec)(((bits)shifted - (0x4B400000 - 127)) << 23);
 }
 
-void ROWS_NAME(silu)(const float *x, float *y, int64_t n) {
-  for (int64_t i = 0; i < n; i++) {
-    float v = x[i];
-    y[i] = v / (1.0f + exp_of(-v));
+// x times the share of a normal distribution below x. The complement of the error function is t * exp(polynomial of t - z * z) with
+// t = 1 / (1 + z / 2), fitted for z from 0 to 14; it is as small as it should be far to the left.
+INLINE vec gelu(vec x) {
+  static const float terms[] = {0.165509898f,  -0.791463094f, 1.4132031f,   -1.03165751f, 0.1914623f,
+                                -0.139631482f, 0.0811646084f, 0.377223408f, 0.999686355f, -1.26549752f};
+  bits is_left = x < 0.0f;
+  vec z = pick(is_left, -x, x) * 0.70710678118654752f;
+  z = pick(z > 14.0f, all(14.0f), z);
+  vec t = 1.0f / (1.0f + 0.5f * z), p = all(terms[0]);
+#pragma GCC unroll 9
+  for (int i = 1; i < 10; i++) p = p * t + terms[i];
+  vec beyond = 0.5f * (t * exp_of(p - z * z)), share = pick(is_left, beyond, 1.0f - beyond);
+  // Left of everything the share is none, and so is the product; only NaN stays.
+  return pick(x < -14.0f, all(-0.0f), x * share);
+}
+
+INLINE vec gate_of(crn_gate gate, vec x) {
+  if (gate == CRN_GATE_GELU) return gelu(x);
+  vec z = x;
+  if (gate == CRN_GATE_GELU_TANH) z = 1.59576912160573072f * (x + 0.044715f * x * x * x);
+  if (gate == CRN_GATE_GELU_SIGMOID) z = 1.702f * x;
+  // Far to the left x grows on where exp does not.
+  return pick(z < -87.0f, all(-0.0f), x / (1.0f + exp_of(-z)));
+}
+
+INLINE void activate_all(crn_gate gate, const float *x, float *y, int64_t n) {
+  int64_t i = 0;
+  for (; i + ROWS_LANES <= n; i += ROWS_LANES) store(y + i, gate_of(gate, load(x + i)));
+  if (i == n) return;
+  float rest[ROWS_LANES] = {0};
+  memcpy(rest, x + i, (size_t)(n - i) * sizeof *rest);
+  store(rest, gate_of(gate, load(rest)));
+  memcpy(y + i, rest, (size_t)(n - i) * sizeof *rest);
+}
+
+INLINE void gate_all(crn_gate gate, const float *x, float *out, int64_t n_pairs) {
+  for (int64_t i = 0; i < n_pairs; i++, x += 2 * PAIR, out += PAIR) {
+    for (int l = 0; l < PAIR; l += ROWS_LANES) store(out + l, gate_of(gate, load(x + l)) * load(x + PAIR + l));
   }
 }
+
+// A loop for each gate, so that none is chosen inside.
+#define FOR_GATE(gate, call, ...)               \
+  switch (gate) {                               \
+    case CRN_GATE_SILU:                         \
+      call(CRN_GATE_SILU, __VA_ARGS__);         \
+      break;                                    \
+    case CRN_GATE_GELU:                         \
+      call(CRN_GATE_GELU, __VA_ARGS__);         \
+      break;                                    \
+    case CRN_GATE_GELU_TANH:                    \
+      call(CRN_GATE_GELU_TANH, __VA_ARGS__);    \
+      break;                                    \
+    case CRN_GATE_GELU_SIGMOID:                 \
+      call(CRN_GATE_GELU_SIGMOID, __VA_ARGS__); \
+      break;                                    \
+  }
+
+void ROWS_NAME(activate)(crn_gate gate, const float *x, float *y, int64_t n) { FOR_GATE(gate, activate_all, x, y, n) }
+
+void ROWS_NAME(gate_pairs)(crn_gate gate, const float *x, float *out, int64_t n_pairs) { FOR_GATE(gate, gate_all, x, out, n_pairs) }
+
+// --- plain loops ------------------------------------------------------------------------------------------------------------
 
 void ROWS_NAME(residual)(const float *x, const int8_t *quants, const float *scales, float *out, int64_t n) {
   enum { GROUP = 32 };
@@ -82,4 +158,8 @@ void ROWS_NAME(subtract)(const float *a, const float *b, float *out, int64_t n) 
 
 void ROWS_NAME(scale)(const float *x, float factor, float *out, int64_t n) {
   for (int64_t i = 0; i < n; i++) out[i] = x[i] * factor;
+}
+
+void ROWS_NAME(scale_by)(const float *x, float factor, const float *scale, float *out, int64_t n) {
+  for (int64_t i = 0; i < n; i++) out[i] = x[i] * factor * scale[i];
 }

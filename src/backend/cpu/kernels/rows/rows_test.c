@@ -36,29 +36,70 @@ static void for_every_set(check_fn check) {
   assert_true(ran >= 1);
 }
 
-static void check_silu(const crn_rows_kernels *k, int64_t n) {
-  float y[N + 1];
-  y[n] = 77;
-  k->silu(g_x, y, n);
-  for (int64_t i = 0; i < n; i++) {
-    double expected = (double)g_x[i] / (1 + exp(-(double)g_x[i]));
-    if (!(fabs(y[i] - expected) <= 4e-7 * fabs(expected) + 1e-30))
-      fail_msg("%s: silu(%g) is %g, not %g", k->name, (double)g_x[i], (double)y[i], expected);
+static double gate_of(crn_gate gate, double x) {
+  switch (gate) {
+    case CRN_GATE_GELU:
+      return x * erfc(-x / sqrt(2)) / 2;
+    case CRN_GATE_GELU_TANH:
+      return x / (1 + exp(-2 * sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
+    case CRN_GATE_GELU_SIGMOID:
+      return x / (1 + exp(-1.702 * x));
+    default:
+      return x / (1 + exp(-x));
   }
-  assert_true(y[n] == 77);
 }
 
-static void test_silu(void **state) {
+static const crn_gate g_gates[] = {CRN_GATE_SILU, CRN_GATE_GELU, CRN_GATE_GELU_TANH, CRN_GATE_GELU_SIGMOID};
+enum { N_GATES = sizeof g_gates / sizeof *g_gates };
+
+// exp carries the rounding of its argument, which is largest where the value is smallest.
+static void check_near(const crn_rows_kernels *k, crn_gate gate, float x, float y) {
+  double expected = gate_of(gate, (double)x), relative = gate == CRN_GATE_SILU ? 4e-7 : 1e-6 * (1 + fabs((double)x) * fabs((double)x) / 8);
+  if (!(fabs((double)y - expected) <= relative * fabs(expected) + 1e-30))
+    fail_msg("%s: gate %d of %g is %g, not %g", k->name, (int)gate, (double)x, (double)y, expected);
+}
+
+static void check_gates(const crn_rows_kernels *k, int64_t n) {
+  for (int g = 0; g < N_GATES; g++) {
+    float y[N + 1];
+    y[n] = 77;
+    k->activate(g_gates[g], g_x, y, n);
+    for (int64_t i = 0; i < n; i++) check_near(k, g_gates[g], g_x[i], y[i]);
+    assert_true(y[n] == 77);
+  }
+}
+
+// Pairs have the bits of the gate alone, times the other half.
+static void check_pairs(const crn_rows_kernels *k, int64_t n) {
+  for (int g = 0; g < N_GATES; g++) {
+    float out[N + 1], single[16];
+    int64_t n_pairs = n / 32;
+    out[n_pairs * 16] = 7;
+    k->gate_pairs(g_gates[g], g_x, out, n_pairs);
+    for (int64_t p = 0; p < n_pairs; p++) {
+      k->activate(g_gates[g], g_x + p * 32, single, 16);
+      for (int i = 0; i < 16; i++) assert_true(out[p * 16 + i] == single[i] * g_x[p * 32 + 16 + i]);
+    }
+    assert_true(out[n_pairs * 16] == 7);
+  }
+}
+
+static void test_gates(void **state) {
   (void)state;
-  for_every_set(check_silu);
+  for_every_set(check_gates);
+  for_every_set(check_pairs);
   int n_sets;
   const crn_rows_kernels *sets = crn_rows_list(&n_sets);
-  for (int i = 0; i < n_sets; i++) {
-    if (sets[i].isa & ~crn_cpu_bits()) continue;
-    float special[] = {INFINITY, -100, 0, -0.0f, NAN, 1e30f, -1e30f, 88, -88}, out[9];
-    sets[i].silu(special, out, 9);
+  for (int i = 0; i < n_sets * N_GATES; i++) {
+    const crn_rows_kernels *k = &sets[i / N_GATES];
+    if (k->isa & ~crn_cpu_bits()) continue;
+    float special[] = {INFINITY, -100, 0, -0.0f, NAN, 1e30f, -1e30f, 88, -88}, out[9], in_place[9];
+    k->activate(g_gates[i % N_GATES], special, out, 9);
     assert_true(out[0] == INFINITY && fabsf(out[1]) < 1e-30f && out[2] == 0 && isnan(out[4]) && out[5] == 1e30f && out[7] == 88);
-    assert_true(fabsf(out[8]) < 1e-30f && signbit(out[3]));
+    assert_true(fabsf(out[6]) < 1e-30f && fabsf(out[8]) < 1e-30f && signbit(out[3]));
+    memcpy(in_place, special, sizeof special);
+    k->activate(g_gates[i % N_GATES], in_place, in_place, 9);
+    assert_memory_equal(in_place, out, 4 * sizeof *out);
   }
 }
 
@@ -95,6 +136,11 @@ static void check_plain(const crn_rows_kernels *k, int64_t n) {
   for (int64_t i = 0; i < n; i++) assert_true(out[i] == g_x[i] - b[i]);
   k->scale(g_x, 1.7f, out, n);
   for (int64_t i = 0; i < n; i++) assert_true(out[i] == g_x[i] * 1.7f);
+  k->scale_by(g_x, 1.7f, b, out, n);
+  for (int64_t i = 0; i < n; i++) {
+    volatile float product = g_x[i] * 1.7f;
+    assert_true(out[i] == product * b[i]);
+  }
   assert_true(out[n] == 9);
   for (int64_t i = 0; i < n; i++) {
     volatile float square = g_x[i] * g_x[i];
@@ -112,7 +158,7 @@ static void test_plain(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_silu), cmocka_unit_test(test_residual), cmocka_unit_test(test_plain)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gates), cmocka_unit_test(test_residual), cmocka_unit_test(test_plain)};
   fill();
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
