@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "cairn/tokenizer.h"
+#include "cairn/dialogue.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,7 +21,11 @@ typedef enum cairn_grammar_kind {
   CAIRN_GRAMMAR_JSON = 1,         ///< any JSON value; the text is not read
   CAIRN_GRAMMAR_JSON_SCHEMA = 2,  ///< documents of a JSON Schema
   CAIRN_GRAMMAR_REGEX = 3,        ///< texts that match a regular expression as a whole
-  CAIRN_GRAMMAR_EBNF = 4          ///< texts of the rule `root`, in the EBNF of llama.cpp (GBNF) and xgrammar
+  CAIRN_GRAMMAR_EBNF = 4,         ///< texts of the rule `root`, in the EBNF of llama.cpp (GBNF) and xgrammar
+  /// Replies with tool calls in the syntax of a dialogue format: text is free until a call begins, from there on a tool of
+  /// `dialogue->tools` is called, with arguments that satisfy its schema, until the call is complete. What begins a call is what
+  /// cairn_dialogue takes for it.
+  CAIRN_GRAMMAR_TOOL_CALLS = 5
 } cairn_grammar_kind;
 
 /// A grammar as it is written. Zero-initialised = none.
@@ -30,6 +34,11 @@ typedef struct cairn_grammar_source {
   const char *text;  ///< UTF-8
   size_t text_bytes;
   bool compact;  ///< JSON without any white space; otherwise a space or a line end with indentation may stand where JSON allows it
+  /// Of TOOL_CALLS; the text is not read. How the reply will be taken apart: format, template, tokenizer, prompt and tools count. Copied.
+  const cairn_dialogue_options *dialogue;
+  /// "auto" (NULL): calls where the model begins them. "required": the reply begins with a call, unless it begins in reasoning: then with
+  /// the end of that. "none": no call is begun. Else the name of the tool that is called, once, as with "required", and nothing more.
+  const char *tool_choice;
 } cairn_grammar_source;
 
 /// Whether this build has guided generation. Without it everything below but cairn_grammar_check is UNSUPPORTED.

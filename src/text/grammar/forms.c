@@ -29,10 +29,16 @@ const crn_node *crn_form_space(crn_forms *p) {
 
 // --- strings ----------------------------------------------------------------------------------------------------------------
 
+// Strings without escapes: what cannot stand in them cannot be said.
+static bool is_raw(const crn_rules *r) { return r->style.kind == CRN_STYLE_DELIMITED || r->style.kind == CRN_STYLE_PLAIN; }
+
 // Characters that stand for themselves in a string.
-static crn_set plain_set(void) {
+static crn_set plain_set(const crn_rules *r) {
   static const crn_range RANGES[] = {{0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0xD7FF}, {0xE000, CRN_MAX_CODE}};
-  return (crn_set){RANGES, 4};
+  static const crn_range TAGGED[] = {{0x20, 0x21}, {0x23, '<' - 1}, {'<' + 1, 0x5B}, {0x5D, 0xD7FF}, {0xE000, CRN_MAX_CODE}};
+  static const crn_range RAW[] = {{'\t', '\n'}, {0x20, '<' - 1}, {'<' + 1, 0xD7FF}, {0xE000, CRN_MAX_CODE}};
+  if (is_raw(r)) return (crn_set){RAW, 4};
+  return r->style.kind == CRN_STYLE_TAGGED ? (crn_set){TAGGED, 5} : (crn_set){RANGES, 4};
 }
 
 static void escape(uint32_t code, char out[8]) {
@@ -47,9 +53,9 @@ static void escape(uint32_t code, char out[8]) {
 
 const crn_node *crn_form_written_set(crn_rules *r, crn_set set) {
   crn_node_vec choices = {0};
-  crn_nodes_add(r, &choices, crn_node_set(r, crn_set_and(r, set, plain_set())));
-  for (uint32_t code = 1; code <= '\\'; code++) {
-    if ((code >= 0x20 && code != '"' && code != '\\') || !crn_set_has(set, code)) continue;
+  crn_nodes_add(r, &choices, crn_node_set(r, crn_set_and(r, set, plain_set(r))));
+  for (uint32_t code = 1; code <= '\\' && !is_raw(r); code++) {
+    if (crn_set_has(plain_set(r), code) || !crn_set_has(set, code)) continue;
     char written[8];
     escape(code, written);
     crn_nodes_add(r, &choices, text(r, written));
@@ -59,7 +65,10 @@ const crn_node *crn_form_written_set(crn_rules *r, crn_set set) {
 
 // Each character in one way, but for the slash. All of them are single characters and fixed texts, and in the rule that holds the quotes:
 // then the states of this rule tell of nearly all tokens by themselves whether they match, and masks come from memory.
-static const crn_node *character(crn_rules *r) { return CRN_ANY(r, crn_form_written_set(r, crn_set_all), text(r, "\\/")); }
+static const crn_node *character(crn_rules *r) {
+  const bool is_json = r->style.kind == CRN_STYLE_JSON || r->style.kind == CRN_STYLE_TAGGED;
+  return CRN_ANY(r, crn_form_written_set(r, crn_set_all), is_json ? text(r, "\\/") : crn_node_never());
+}
 
 const crn_node *crn_form_character(crn_forms *p) {
   if (is_new(p, &p->character)) crn_rule_set(p->rules, p->character, character(p->rules));
@@ -69,7 +78,7 @@ const crn_node *crn_form_character(crn_forms *p) {
 const crn_node *crn_form_string(crn_forms *p) {
   crn_rules *r = p->rules;
   if (is_new(p, &p->string)) {
-    crn_rule_set(r, p->string, CRN_ALL(r, text(r, "\""), crn_node_repeat(r, character(r), 0, -1), text(r, "\"")));
+    crn_rule_set(r, p->string, CRN_ALL(r, crn_form_quote(r), crn_node_repeat(r, character(r), 0, -1), crn_form_quote(r)));
   }
   return crn_node_rule(r, p->string);
 }
@@ -83,7 +92,7 @@ static const crn_node *written_text(crn_rules *r, const char *t, size_t bytes) {
     unsigned char c = (unsigned char)*p;
     char written[8];
     has_nul = has_nul || !c;
-    if (c < 0x20 || c == '"' || c == '\\') {
+    if (!is_raw(r) && (c < 0x20 || c == '"' || c == '\\' || (c == '<' && r->style.kind == CRN_STYLE_TAGGED))) {
       escape(c, written);
       status = crn_str_puts(&out, written);
     } else {
@@ -96,8 +105,25 @@ static const crn_node *written_text(crn_rules *r, const char *t, size_t bytes) {
   return node;
 }
 
+const crn_node *crn_form_quote(crn_rules *r) {
+  if (r->style.kind == CRN_STYLE_PLAIN) return crn_node_empty();
+  return text(r, r->style.kind == CRN_STYLE_DELIMITED ? r->style.delimiter : "\"");
+}
+
 const crn_node *crn_form_quoted(crn_rules *r, const char *t, size_t bytes) {
-  return CRN_ALL(r, text(r, "\""), written_text(r, t, bytes), text(r, "\""));
+  if (is_raw(r) && memchr(t, '<', bytes)) return crn_node_never();
+  return CRN_ALL(r, crn_form_quote(r), written_text(r, t, bytes), crn_form_quote(r));
+}
+
+const crn_node *crn_form_key(crn_rules *r, const char *t, size_t bytes) {
+  bool is_name = r->style.kind == CRN_STYLE_DELIMITED && bytes > 0;
+  for (size_t i = 0; i < bytes; i++) is_name = is_name && (unsigned char)t[i] > ' ' && !strchr(":,{}[]<>\"", t[i]);
+  return is_name ? crn_node_text(r, t, bytes) : crn_form_quoted(r, t, bytes);
+}
+
+const crn_node *crn_form_word(crn_rules *r, const char *json) {
+  if (r->style.kind != CRN_STYLE_PYTHON) return text(r, json);
+  return text(r, *json == 't' ? "True" : *json == 'f' ? "False" : "None");
 }
 
 const crn_node *crn_form_written(crn_rules *r, const crn_node *node) {
@@ -169,8 +195,8 @@ const crn_node *crn_form_value(crn_forms *p) {
   crn_rules *r = p->rules;
   if (is_new(p, &p->value)) {
     crn_rule_set(r, p->value,
-                 CRN_ANY(r, crn_form_object(p), crn_form_array(p), crn_form_string(p), crn_form_number(p), text(r, "true"),
-                         text(r, "false"), text(r, "null")));
+                 CRN_ANY(r, crn_form_object(p), crn_form_array(p), crn_form_string(p), crn_form_number(p), crn_form_word(r, "true"),
+                         crn_form_word(r, "false"), crn_form_word(r, "null")));
   }
   return crn_node_rule(r, p->value);
 }
@@ -194,7 +220,7 @@ static const crn_node *constant_list(crn_forms *p, const json_t *value) {
   crn_nodes_add(r, &items, s);
   json_object_foreach((json_t *)value, key, item) {
     if (n++) crn_nodes_add(r, &items, CRN_ALL(r, text(r, ","), s));
-    crn_nodes_add(r, &items, CRN_ALL(r, crn_form_quoted(r, key, strlen(key)), s, text(r, ":"), s, crn_form_constant(p, item), s));
+    crn_nodes_add(r, &items, CRN_ALL(r, crn_form_key(r, key, strlen(key)), s, text(r, ":"), s, crn_form_constant(p, item), s));
   }
   json_array_foreach(value, i, item) {
     if (n++) crn_nodes_add(r, &items, CRN_ALL(r, text(r, ","), s));
@@ -208,6 +234,8 @@ const crn_node *crn_form_constant(crn_forms *p, const json_t *value) {
   crn_rules *r = p->rules;
   if (json_is_string(value)) return crn_form_quoted(r, json_string_value(value), json_string_length(value));
   if (json_is_object(value) || json_is_array(value)) return constant_list(p, value);
+  if (json_is_boolean(value) || json_is_null(value))
+    return crn_form_word(r, json_is_null(value) ? "null" : json_is_true(value) ? "true" : "false");
   char *written = json_dumps(value, JSON_ENCODE_ANY);
   if (!written) return crn_rules_fail(r, CRN_FAIL(OUT_OF_MEMORY, "no memory for a value of a schema"));
   const crn_node *node = text(r, written);

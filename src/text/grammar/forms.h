@@ -30,6 +30,12 @@ const crn_node *crn_form_written_set(crn_rules *r, crn_set set);
 const crn_node *crn_form_written(crn_rules *r, const crn_node *node);
 /// A text as a string with quotes.
 const crn_node *crn_form_quoted(crn_rules *r, const char *text, size_t bytes);
+/// The same as the name of a member.
+const crn_node *crn_form_key(crn_rules *r, const char *text, size_t bytes);
+/// What stands on both sides of a string.
+const crn_node *crn_form_quote(crn_rules *r);
+/// true, false, null.
+const crn_node *crn_form_word(crn_rules *r, const char *json);
 /// A value, written without white space.
 const crn_node *crn_form_constant(crn_forms *p, const json_t *value);
 

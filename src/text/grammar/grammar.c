@@ -6,6 +6,7 @@
 #include "cairn/tokenizer.h"
 #include "text/grammar/internal.h"
 #include "text/grammar/readers.h"
+#include "text/grammar/tool_grammar.h"
 
 enum { MAX_KEPT = 32, MAX_KEPT_BYTES = 64 << 20 };
 
@@ -19,8 +20,11 @@ struct cairn_grammar_compiler {
   cairn_context *context;
   cairn_tokenizer *tokenizer;
   crn_vocabulary *vocabulary;
-  pthread_mutex_t lock;  ///< guards what follows
-  CRN_VEC(kept) kept;    ///< used last first
+  int64_t vocab_size;
+  pthread_mutex_t lock;             ///< guards what follows
+  crn_vocabulary *tool_vocabulary;  ///< of the last grammar of tool calls: it has the markers of a format
+  CRN_VEC(int32_t) tool_markers;
+  CRN_VEC(kept) kept;  ///< used last first
 };
 
 bool cairn_grammar_is_available(void) { return crn_xg_is_there(); }
@@ -72,6 +76,7 @@ cairn_status crn_grammar_translate(cairn_context *context, const cairn_grammar_s
 }
 
 cairn_status cairn_grammar_check(cairn_context *context, const cairn_grammar_source *source) {
+  if (source->kind == CAIRN_GRAMMAR_TOOL_CALLS) return crn_tool_grammar_check(context, source);
   crn_str rules;
   crn_str_initialize(&rules, &context->allocator);
   cairn_status status = crn_grammar_translate(context, source, &rules);
@@ -86,6 +91,7 @@ void cairn_grammar_retain(cairn_grammar *g) { atomic_fetch_add(&g->references, 1
 void cairn_grammar_release(cairn_grammar *g) {
   if (!g || atomic_fetch_sub(&g->references, 1) != 1) return;
   cairn_context *context = g->context;
+  crn_tool_grammar_destroy(g->tools, context);
   crn_xg_grammar_destroy(g->xg);
   crn_vocabulary_release(g->vocabulary);
   crn_free(&context->allocator, g, sizeof *g);
@@ -115,6 +121,56 @@ static cairn_status make(cairn_grammar_compiler *c, const cairn_grammar_source *
     }
   }
   crn_str_deinitialize(&rules);
+  *out = g;
+  return status;
+}
+
+// Vocabularies with the same markers are the same. The lock is held.
+static cairn_status vocabulary_of_tools(cairn_grammar_compiler *c, const crn_tool_markers *markers, crn_vocabulary **out) {
+  const cairn_allocator *a = &c->context->allocator;
+  const size_t n = markers->size;
+  if (!c->tool_vocabulary || c->tool_markers.size != n ||
+      (n && memcmp(c->tool_markers.items, markers->items, n * sizeof *markers->items))) {
+    crn_vocabulary *v;
+    crn_xg_error error;
+    CRN_TRY(crn_vocabulary_create(c->context, c->tokenizer, c->vocab_size, markers->items, n, &v));
+    cairn_status status =
+        crn_xg_status(crn_xg_vocab_create(v->bytes, v->ends, (int32_t)v->n, &v->xg, &error), &error, "reading a vocabulary");
+    c->tool_markers.size = 0;
+    if (status == CAIRN_OK) status = crn_vec_reserve(a, &c->tool_markers, n);
+    if (status != CAIRN_OK) {
+      crn_vocabulary_release(v);
+      return status;
+    }
+    for (size_t i = 0; i < n; i++) c->tool_markers.items[c->tool_markers.size++] = markers->items[i];
+    crn_vocabulary_release(c->tool_vocabulary);
+    c->tool_vocabulary = v;
+  }
+  *out = c->tool_vocabulary;
+  crn_vocabulary_retain(*out);
+  return CAIRN_OK;
+}
+
+static cairn_status make_tools(cairn_grammar_compiler *c, const cairn_grammar_source *source, cairn_grammar **out) {
+  const cairn_allocator *a = &c->context->allocator;
+  crn_tool_markers markers = {0};
+  cairn_grammar *g;
+  CRN_TRY(crn_alloc_zero(a, sizeof *g, &g));
+  g->references = 1;
+  g->context = c->context;
+  cairn_context_retain(c->context);
+  cairn_status status = crn_tool_grammar_create(g, c->tokenizer, source, &markers);
+  if (status == CAIRN_OK) {
+    pthread_mutex_lock(&c->lock);
+    status = vocabulary_of_tools(c, &markers, &g->vocabulary);
+    pthread_mutex_unlock(&c->lock);
+  }
+  if (status == CAIRN_OK) status = crn_tool_grammar_prepare(g);
+  crn_vec_free(a, &markers);
+  if (status != CAIRN_OK) {
+    cairn_grammar_release(g);
+    g = NULL;
+  }
   *out = g;
   return status;
 }
@@ -175,6 +231,7 @@ static cairn_status keep(cairn_grammar_compiler *c, const cairn_grammar_source *
 
 cairn_status cairn_grammar_compile(cairn_grammar_compiler *c, const cairn_grammar_source *source, cairn_grammar **out_grammar) {
   *out_grammar = NULL;
+  if (source->kind == CAIRN_GRAMMAR_TOOL_CALLS) return make_tools(c, source, out_grammar);
   pthread_mutex_lock(&c->lock);
   cairn_grammar *found = find(c, source);
   pthread_mutex_unlock(&c->lock);
@@ -210,6 +267,8 @@ void cairn_grammar_compiler_release(cairn_grammar_compiler *c) {
   cairn_context *context = c->context;
   while (c->kept.size) drop(c, c->kept.size - 1);
   crn_vec_free(&context->allocator, &c->kept);
+  crn_vec_free(&context->allocator, &c->tool_markers);
+  crn_vocabulary_release(c->tool_vocabulary);
   crn_vocabulary_release(c->vocabulary);
   cairn_tokenizer_release(c->tokenizer);
   pthread_mutex_destroy(&c->lock);
@@ -228,10 +287,11 @@ cairn_status cairn_grammar_compiler_create(cairn_context *context, cairn_tokeniz
   c->references = 1;
   c->context = context;
   c->tokenizer = tokenizer;
+  c->vocab_size = vocab_size;
   cairn_context_retain(context);
   cairn_tokenizer_retain(tokenizer);
   pthread_mutex_init(&c->lock, NULL);
-  cairn_status status = crn_vocabulary_create(context, tokenizer, vocab_size, &c->vocabulary);
+  cairn_status status = crn_vocabulary_create(context, tokenizer, vocab_size, NULL, 0, &c->vocabulary);
   if (status == CAIRN_OK) {
     crn_xg_error error;
     crn_vocabulary *v = c->vocabulary;

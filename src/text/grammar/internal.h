@@ -9,7 +9,8 @@ struct cairn_grammar {
   atomic_int references;
   cairn_context *context;
   crn_vocabulary *vocabulary;
-  crn_xg_grammar *xg;
+  crn_xg_grammar *xg;              ///< NULL for tool calls
+  struct crn_tool_grammar *tools;  ///< of tool calls, else NULL (tool_grammar.h)
 };
 
 /// From a grammar as it is written to rules for the library, appended to `out`. Errors: as cairn_grammar_check.

@@ -3,12 +3,14 @@
 
 #include "base/vec.h"
 #include "text/grammar/internal.h"
+#include "text/grammar/tool_grammar.h"
 
 enum { STOPPED = 0x80 };  ///< in the history, beside a state of UTF-8
 
 struct cairn_matcher {
   cairn_grammar *grammar;
   crn_xg_matcher *xg;
+  crn_tool_matcher *tools;  ///< of a grammar of tool calls: it does all but the stop ids
   CRN_VEC(int32_t) stops;
   CRN_VEC(unsigned char) history;  ///< behind each token taken
 };
@@ -21,6 +23,7 @@ bool cairn_matcher_is_terminated(const cairn_matcher *m) { return state_of(m) & 
 
 bool cairn_matcher_is_complete(const cairn_matcher *m) {
   int state = state_of(m);
+  if (m->tools) return state & STOPPED || crn_tool_matcher_is_complete(m->tools);
   return state & STOPPED || (state == CRN_UTF8_START && crn_xg_matcher_is_complete(m->xg));
 }
 
@@ -38,6 +41,7 @@ void cairn_matcher_destroy(cairn_matcher *m) {
   cairn_grammar *grammar = m->grammar;
   const cairn_allocator *a = allocator_of(m);
   crn_xg_matcher_destroy(m->xg);
+  crn_tool_matcher_destroy(m->tools);
   crn_vec_free(a, &m->stops);
   crn_vec_free(a, &m->history);
   crn_free(a, m, sizeof *m);
@@ -66,7 +70,8 @@ cairn_status cairn_matcher_create(cairn_grammar *grammar, const int32_t *stop_id
   crn_xg_error error;
   *out_matcher = NULL;
   CRN_TRY(create(grammar, stop_ids, n_stop_ids, &m));
-  cairn_status status = crn_xg_status(crn_xg_matcher_create(grammar->xg, &m->xg, &error), &error, "matching a grammar");
+  cairn_status status = grammar->tools ? crn_tool_matcher_create(grammar, &m->tools)
+                                       : crn_xg_status(crn_xg_matcher_create(grammar->xg, &m->xg, &error), &error, "matching a grammar");
   if (status != CAIRN_OK) {
     cairn_matcher_destroy(m);
     return status;
@@ -84,7 +89,8 @@ cairn_status cairn_matcher_fork(const cairn_matcher *from, cairn_matcher **out_m
   if (status == CAIRN_OK) {
     if (from->history.size) memcpy(m->history.items, from->history.items, from->history.size);
     m->history.size = from->history.size;
-    status = crn_xg_status(crn_xg_matcher_fork(from->xg, &m->xg, &error), &error, "forking a matcher");
+    status = from->tools ? crn_tool_matcher_fork(from->tools, &m->tools)
+                         : crn_xg_status(crn_xg_matcher_fork(from->xg, &m->xg, &error), &error, "forking a matcher");
   }
   if (status != CAIRN_OK) {
     cairn_matcher_destroy(m);
@@ -98,6 +104,10 @@ cairn_status cairn_matcher_fork(const cairn_matcher *from, cairn_matcher **out_m
 cairn_status cairn_matcher_reset(cairn_matcher *m) {
   crn_xg_matcher *fresh;
   crn_xg_error error;
+  if (m->tools) {
+    m->history.size = 0;
+    return crn_tool_matcher_go_back(m->tools, 0);
+  }
   CRN_TRY(crn_xg_status(crn_xg_matcher_create(m->grammar->xg, &fresh, &error), &error, "matching a grammar"));
   crn_xg_matcher_destroy(m->xg);
   m->xg = fresh;
@@ -118,10 +128,14 @@ cairn_status cairn_matcher_mask(cairn_matcher *m, uint32_t *words, size_t n_word
     memset(words, 0, n * sizeof *words);
     return CAIRN_OK;
   }
-  crn_xg_error error;
-  CRN_TRY(crn_xg_status(crn_xg_matcher_fill(m->xg, words, &error), &error, "finding what may follow"));
-  const uint32_t *valid = v->valid + (size_t)state_of(m) * n;
-  for (size_t i = 0; i < n; i++) words[i] &= valid[i];
+  if (m->tools) {
+    CRN_TRY(crn_tool_matcher_fill(m->tools, words));
+  } else {
+    crn_xg_error error;
+    CRN_TRY(crn_xg_status(crn_xg_matcher_fill(m->xg, words, &error), &error, "finding what may follow"));
+    const uint32_t *valid = v->valid + (size_t)state_of(m) * n;
+    for (size_t i = 0; i < n; i++) words[i] &= valid[i];
+  }
   const bool may_end = cairn_matcher_is_complete(m);
   for (size_t i = 0; i < m->stops.size; i++) {
     const int32_t id = m->stops.items[i];
@@ -144,6 +158,11 @@ cairn_status cairn_matcher_accept(cairn_matcher *m, int32_t token, bool *out_acc
     m->history.items[m->history.size++] = (unsigned char)(state | STOPPED);
     return CAIRN_OK;
   }
+  if (m->tools) {
+    CRN_TRY(crn_tool_matcher_accept(m->tools, token, out_accepted));
+    if (*out_accepted) m->history.items[m->history.size++] = CRN_UTF8_START;
+    return CAIRN_OK;
+  }
   state = crn_vocabulary_step(v, state, token);
   if (state == CRN_UTF8_BROKEN) return CAIRN_OK;
   crn_xg_error error;
@@ -155,6 +174,11 @@ cairn_status cairn_matcher_accept(cairn_matcher *m, int32_t token, bool *out_acc
 cairn_status cairn_matcher_rollback(cairn_matcher *m, size_t n) {
   if (n > m->history.size) return CRN_FAIL(OUT_OF_RANGE, "%zu tokens are to be taken back, %zu were taken", n, m->history.size);
   size_t of_library = n - (n && cairn_matcher_is_terminated(m));  // it does not know of the stop id
+  if (m->tools) {
+    CRN_TRY(crn_tool_matcher_go_back(m->tools, m->history.size - n));
+    m->history.size -= n;
+    return CAIRN_OK;
+  }
   crn_xg_error error;
   if (of_library) CRN_TRY(crn_xg_status(crn_xg_matcher_rollback(m->xg, (int)of_library, &error), &error, "taking back tokens"));
   m->history.size -= n;
@@ -164,6 +188,7 @@ cairn_status cairn_matcher_rollback(cairn_matcher *m, size_t n) {
 cairn_status cairn_matcher_forced(cairn_matcher *m, char *out_bytes, size_t capacity, size_t *out_n) {
   *out_n = 0;
   if (cairn_matcher_is_terminated(m)) return CAIRN_OK;
+  if (m->tools) return crn_tool_matcher_forced(m->tools, out_bytes, capacity, out_n);
   crn_xg_error error;
   return crn_xg_status(crn_xg_matcher_forced(m->xg, out_bytes, capacity, out_n, &error), &error, "finding what must follow");
 }

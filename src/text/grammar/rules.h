@@ -60,7 +60,22 @@ struct crn_node {
 
 typedef CRN_VEC(const crn_node *) crn_node_vec;
 
+/// How values are written. What reads them back is text/dialogue.
+typedef enum crn_style_kind {
+  CRN_STYLE_JSON,
+  CRN_STYLE_PYTHON,     ///< True, False, None; strings as JSON, as far as Python reads them alike
+  CRN_STYLE_TAGGED,     ///< JSON between tags: no `<` stands in a string
+  CRN_STYLE_DELIMITED,  ///< strings between delimiters, without escapes; names of members bare
+  CRN_STYLE_PLAIN       ///< strings without anything around them, without escapes and without `<`
+} crn_style_kind;
+
+typedef struct crn_style {
+  crn_style_kind kind;
+  const char *delimiter;  ///< of DELIMITED; begins with `<`
+} crn_style;
+
 typedef struct crn_rules {
+  crn_style style;
   const cairn_allocator *allocator;
   crn_arena arena;
   CRN_VEC(const crn_node *) bodies;  ///< rule 0 is the start; NULL = not given yet

@@ -383,14 +383,14 @@ static const crn_node *simple_types(crn_schema *s, unsigned types, const json_t 
   bool has_true = types & CRN_TYPE_BOOLEAN && !is_excluded(excluded, json_true());
   bool has_false = types & CRN_TYPE_BOOLEAN && !is_excluded(excluded, json_false());
   bool has_null = types & CRN_TYPE_NULL && !is_excluded(excluded, json_null());
-  return CRN_ANY(r, has_null ? crn_node_literal(r, "null") : never, has_true ? crn_node_literal(r, "true") : never,
-                 has_false ? crn_node_literal(r, "false") : never);
+  return CRN_ANY(r, has_null ? crn_form_word(r, "null") : never, has_true ? crn_form_word(r, "true") : never,
+                 has_false ? crn_form_word(r, "false") : never);
 }
 
 // A string of which nothing is said is the same rule everywhere.
 static const crn_node *quoted_string(crn_schema *s, const crn_terms *terms, const json_t *excluded) {
   static const char *const KEYWORDS[] = {"minLength", "maxLength", "pattern", "format"};
-  const crn_node *quote = crn_node_literal(s->rules, "\"");
+  const crn_node *quote = crn_form_quote(s->rules);
   bool is_free = !json_array_size(excluded);
   for (size_t i = 0; i < terms->size * (sizeof KEYWORDS / sizeof *KEYWORDS) && is_free; i++) {
     is_free = !json_object_get(terms->items[i / 4].schema, KEYWORDS[i % 4]);

@@ -118,7 +118,7 @@ static void make_properties(object *o) {
     const crn_node *node = crn_node_never();
     if (is_name_allowed(o, p->name)) {
       value_terms(o, p->name, NULL, &terms);
-      node = member(o, crn_form_quoted(o->r, p->name, strlen(p->name)), crn_schema_value(o->s, &terms));
+      node = member(o, crn_form_key(o->r, p->name, strlen(p->name)), crn_schema_value(o->s, &terms));
     }
     o->properties.items[i].node = node;
   }
@@ -150,7 +150,7 @@ static const crn_node *other_name(object *o, const char *pattern, const json_t *
   }
   const crn_node *name = crn_schema_string(o->s, &names, words, others, true);
   crn_terms_free(o->s, &names);
-  return CRN_ALL(o->r, text(o, "\""), name, text(o, "\""));
+  return CRN_ALL(o->r, crn_form_quote(o->r), name, crn_form_quote(o->r));
 }
 
 static const json_t *all_patterns(object *o) {

@@ -57,14 +57,21 @@ void crn_vocabulary_release(crn_vocabulary *v) {
   cairn_context_release(context);
 }
 
-// Special tokens have no bytes here: no text of a grammar holds them.
-static cairn_status read_tokens(crn_vocabulary *v, const cairn_tokenizer *tokenizer) {
+static bool is_one_of(int32_t id, const int32_t *ids, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    if (ids[i] == id) return true;
+  }
+  return false;
+}
+
+static cairn_status read_tokens(crn_vocabulary *v, const cairn_tokenizer *tokenizer, const int32_t *shown, size_t n_shown) {
   const cairn_allocator *a = &v->context->allocator;
   crn_str all;
   crn_str_initialize(&all, a);
   cairn_status status = crn_alloc_array(a, (size_t)v->n, sizeof *v->ends, &v->ends);
   for (int64_t id = 0; id < v->n && status == CAIRN_OK; id++) {
-    if (id < cairn_tokenizer_vocab_size(tokenizer) && !cairn_tokenizer_is_special(tokenizer, (int32_t)id)) {
+    const bool is_there = id < cairn_tokenizer_vocab_size(tokenizer);
+    if (is_there && (!cairn_tokenizer_is_special(tokenizer, (int32_t)id) || is_one_of((int32_t)id, shown, n_shown))) {
       status = crn_tokenizer_append_bytes(tokenizer, (int32_t)id, &all);
     }
     v->ends[id] = (uint32_t)all.size;
@@ -90,7 +97,8 @@ static cairn_status find_valid(crn_vocabulary *v) {
   return CAIRN_OK;
 }
 
-cairn_status crn_vocabulary_create(cairn_context *context, const cairn_tokenizer *tokenizer, int64_t n, crn_vocabulary **out) {
+cairn_status crn_vocabulary_create(cairn_context *context, const cairn_tokenizer *tokenizer, int64_t n, const int32_t *shown,
+                                   size_t n_shown, crn_vocabulary **out) {
   crn_vocabulary *v;
   *out = NULL;
   CRN_TRY(crn_tokenizer_check_bytes(tokenizer));
@@ -102,7 +110,7 @@ cairn_status crn_vocabulary_create(cairn_context *context, const cairn_tokenizer
   v->references = 1;
   v->n = n;
   v->n_words = (n + 31) / 32;
-  cairn_status status = read_tokens(v, tokenizer);
+  cairn_status status = read_tokens(v, tokenizer, shown, n_shown);
   if (status == CAIRN_OK) status = find_valid(v);
   if (status != CAIRN_OK) {
     crn_vocabulary_release(v);

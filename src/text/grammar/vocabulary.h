@@ -23,7 +23,9 @@ typedef struct crn_vocabulary {
   crn_xg_vocab *xg;  ///< of the library
 } crn_vocabulary;
 
-cairn_status crn_vocabulary_create(cairn_context *context, const cairn_tokenizer *tokenizer, int64_t n, crn_vocabulary **out);
+/// Special tokens have no bytes here, but for the `n_shown` of `shown`: no other text of a grammar holds them.
+cairn_status crn_vocabulary_create(cairn_context *context, const cairn_tokenizer *tokenizer, int64_t n, const int32_t *shown,
+                                   size_t n_shown, crn_vocabulary **out);
 void crn_vocabulary_retain(crn_vocabulary *v);
 void crn_vocabulary_release(crn_vocabulary *v);
 /// Where a text is behind a token.

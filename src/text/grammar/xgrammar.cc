@@ -415,6 +415,11 @@ crn_xg_result crn_xg_matcher_accept(crn_xg_matcher *matcher, int32_t token, bool
   return Guard(error, [&] { *out_accepted = matcher->matcher.AcceptToken(token); });
 }
 
+crn_xg_result crn_xg_matcher_accept_bytes(crn_xg_matcher *matcher, const char *bytes, size_t n, bool *out_accepted, crn_xg_error *error) {
+  *out_accepted = false;
+  return Guard(error, [&] { *out_accepted = matcher->matcher.AcceptString(std::string(bytes, n)); });
+}
+
 crn_xg_result crn_xg_matcher_rollback(crn_xg_matcher *matcher, int n_tokens, crn_xg_error *error) {
   return Guard(error, [&] { matcher->matcher.Rollback(n_tokens); });
 }

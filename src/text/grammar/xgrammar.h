@@ -42,6 +42,8 @@ void crn_xg_matcher_destroy(crn_xg_matcher *matcher);
 /// Which tokens may follow: bit i % 32 of word i / 32 of (n + 31) / 32 words.
 crn_xg_result crn_xg_matcher_fill(crn_xg_matcher *matcher, uint32_t *words, crn_xg_error *error);
 crn_xg_result crn_xg_matcher_accept(crn_xg_matcher *matcher, int32_t token, bool *out_accepted, crn_xg_error *error);
+/// Takes bytes instead, all or none.
+crn_xg_result crn_xg_matcher_accept_bytes(crn_xg_matcher *matcher, const char *bytes, size_t n, bool *out_accepted, crn_xg_error *error);
 crn_xg_result crn_xg_matcher_rollback(crn_xg_matcher *matcher, int n_tokens, crn_xg_error *error);
 /// Whether what was accepted is a whole text of the grammar.
 bool crn_xg_matcher_is_complete(const crn_xg_matcher *matcher);

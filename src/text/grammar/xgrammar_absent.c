@@ -45,6 +45,12 @@ crn_xg_result crn_xg_matcher_accept(crn_xg_matcher *matcher, int32_t token, bool
   return absent(error);
 }
 
+crn_xg_result crn_xg_matcher_accept_bytes(crn_xg_matcher *matcher, const char *bytes, size_t n, bool *out_accepted, crn_xg_error *error) {
+  (void)matcher, (void)bytes, (void)n;
+  *out_accepted = false;
+  return absent(error);
+}
+
 crn_xg_result crn_xg_matcher_rollback(crn_xg_matcher *matcher, int n_tokens, crn_xg_error *error) {
   (void)matcher, (void)n_tokens;
   return absent(error);
