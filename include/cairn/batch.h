@@ -9,6 +9,9 @@
 /// A sequence gives the tokens it gives alone: the same greedy choices, the same draws for the same seed. In exact precision that holds
 /// whatever the pieces its prompt was cut into and whatever it shared; in other precisions prompts are only cut where rows keep their
 /// arithmetic, so that it holds there, too, for prompts that share nothing (see `no_sharing`).
+///
+/// `speculation` works as for a sequence alone and changes no token. Drafts are left out where the steps of the batch would take longer for
+/// them than for the tokens they save.
 #ifndef CAIRN_BATCH_H
 #define CAIRN_BATCH_H
 
@@ -27,7 +30,9 @@ typedef struct cairn_llm_batch_options {
   /// Tokens of prompts a step computes while sequences are generating, instead of what follows from `max_step_seconds`; 0 = none given.
   /// Pieces are no shorter than 24 tokens, and no shorter rest is left.
   int64_t max_step_tokens;
-  /// Prompts are computed from their first token, even when another sequence of the batch begins alike.
+  /// Prompts are computed from their first token, even when another sequence of the batch begins alike. Else what they have in common with
+  /// one that is there, or whose prompt is being computed, is computed once; in pages it is not even copied. `prefix_hit` and
+  /// `prefix_from_memory` of the results tell.
   bool no_sharing;
 } cairn_llm_batch_options;
 
@@ -58,6 +63,7 @@ typedef struct cairn_llm_batch_step_info {
   int64_t tokens;         ///< given out by the step
   int64_t budget;         ///< tokens of prompts the next step may compute
   double seconds;
+  int64_t draft_tokens;  ///< computed by the step beside those that were certain (cairn_generate_options.speculation)
 } cairn_llm_batch_step_info;
 
 /// Does one step. A sequence that fails ends with the stop reason error and does not disturb the others: cairn_llm_batch_take tells.

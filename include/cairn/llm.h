@@ -45,6 +45,9 @@ typedef struct cairn_llm_options {
   const char *kv_type;
   /// Prompts longer than this are run in pieces of this length. 0 = pieces of 512 for prompts longer than 1024 (or than
   /// CAIRN_CHUNK_THRESHOLD / COREAI_CHUNK_THRESHOLD, when that is a positive number; for the first, else there is a warning).
+  /// In exact precision a row has the same bits whatever the pieces. In int8 and bf16 it depends on how many rows a run has, so other
+  /// pieces, a prompt that begins with what is in memory or in a prompt cache, or a restored sequence may choose another token where two
+  /// are nearly equal.
   int64_t prefill_chunk;
   /// Tokens a sequence may have. 0 = what the model says. A larger number than the model says is refused.
   int64_t max_context;
@@ -65,6 +68,7 @@ typedef struct cairn_llm_options {
   size_t snapshot_bytes;      ///< at most, of a sequence; 0 = 256 MiB
   /// A folder where the rows of the caches are kept for later prompts that begin alike, of any process: in blocks of 64 tokens, found by
   /// the model's files, the options that change rows, and the tokens. NULL = none. Safe for processes at once and when one is killed.
+  /// Equal to computing all in exact precision only; see prefill_chunk.
   const char *prompt_cache;
   uint64_t prompt_cache_bytes;  ///< at most, of the folder: what was not used for longest goes; 0 = 4 GiB
   /// Memory in which sequences that are closed or registered (cairn_llm_register_prefix) are kept for others of the model that begin
@@ -110,6 +114,8 @@ typedef struct cairn_llm_info {
   double load_seconds;
   int n_decisions;
   const cairn_llm_decision *decisions;
+  size_t weight_bytes;  ///< of packed weights that one token reads, the head among them
+  bool cache_hit;       ///< packed weights came from the cache or a compiled asset
 } cairn_llm_info;
 CAIRN_API void cairn_llm_describe(const cairn_llm *llm, cairn_llm_info *out_info);
 
@@ -167,7 +173,8 @@ typedef enum cairn_speculation_mode {
 typedef struct cairn_speculation {
   cairn_speculation_mode mode;
   int32_t max_draft;  ///< tokens of a draft, 1 to 16; 0 = 16
-  /// The smaller model, for DRAFT and AUTO: another sequence, with the same vocabulary. Borrowed, and in use during the generation.
+  /// The smaller model, for DRAFT and AUTO: another sequence, with the same vocabulary. Borrowed, and in use during the generation. A
+  /// batch (cairn/batch.h) only looks at its model, of which every member gets a sequence of its own; this one is borrowed for the call.
   cairn_llm *draft;
   bool always;  ///< drafts also where they do not pay (for measurements and tests)
 } cairn_speculation;
@@ -309,6 +316,9 @@ typedef struct cairn_generate_options {
   /// every prompt token, for which the whole prompt is computed again. May be NULL.
   cairn_logits_fn on_logits;
   bool prefill_logits;
+  /// `on_logits` gets the row behind the prompt, too, and that behind tokens that are fed again when the context was full: then every
+  /// token has the row it was chosen by, in order. Nothing is computed for it.
+  bool first_logits;
   /// Asked between pieces of the prompt and between tokens; true ends the generation as cancelled. May be NULL.
   bool (*should_cancel)(void *user);
   void *user;  ///< for the callbacks

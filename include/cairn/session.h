@@ -39,8 +39,9 @@ CAIRN_API cairn_status cairn_llm_register_prefix(cairn_llm *llm, int64_t n_token
 CAIRN_API cairn_status cairn_llm_save(cairn_llm *llm, const char *path);
 
 /// Makes the sequence the one that was saved; its next generation goes on from there. A file that is refused changes nothing; when memory
-/// runs out on the way the sequence is empty. Errors: NOT_FOUND, IO, CORRUPT (no such file, damaged, cut off), INCOMPATIBLE (another
-/// version, model, precision or storage of rows; the message names what differs), CONTEXT_FULL, BUSY, OUT_OF_MEMORY.
+/// runs out on the way the sequence is empty. Rows are used again as they were computed: see cairn_llm_options.prefill_chunk about
+/// precisions other than exact. Errors: INVALID_ARGUMENT (the name is empty), NOT_FOUND, IO, CORRUPT (no such file, damaged, cut off),
+/// INCOMPATIBLE (another version, model, precision or storage of rows; the message names what differs), CONTEXT_FULL, BUSY, OUT_OF_MEMORY.
 CAIRN_API cairn_status cairn_llm_restore(cairn_llm *llm, const char *path);
 
 // --- models that are loaded when they are needed ------------------------------------------------------------------------

@@ -13,7 +13,7 @@ static const char *const kModels[] = {"tiny-qwen3-macos",     "tiny-qwen3-macos-
                                       "tiny-phi3-macos",      "tiny-mistral-macos",    "tiny-gemma3-macos",       "tiny-gemma3-macos-4bit",
                                       "tiny-gpt_oss-macos",   "tiny-qwen3_moe-macos",  "tiny-muse_glimmer-macos", "mlx-llama-b1",
                                       "tiny-qwen3_untied-ios"};
-enum { N_MODELS = sizeof kModels / sizeof *kModels, MOST = 8, MOST_PROMPT = 90, MOST_TOKENS = 14, RUNS = 260 };
+enum { N_MODELS = sizeof kModels / sizeof *kModels, MOST = 8, MOST_PROMPT = 90, MOST_TOKENS = 24, MOST_ROWS = 64, RUNS = 390 };
 
 // --- chance -----------------------------------------------------------------------------------------------------------
 
@@ -37,12 +37,28 @@ typedef struct job {
   bool is_joined, is_cancelled;
   int32_t events[MOST_TOKENS + 4];
   size_t n_events;
+  uint64_t rows[MOST_ROWS], expected_rows[MOST_ROWS];  ///< of the tokens that were fed, with their places
+  size_t n_rows, n_expected_rows;
 } job;
 
 static bool take_event(void *user, const cairn_token_event *event) {
   job *j = user;
   if (event->token >= 0) j->events[j->n_events++] = event->token;
   return true;
+}
+
+// FNV-1a of the place and the bits of a row.
+static cairn_status take_row(void *user, int64_t position, const float *row, int64_t n) {
+  job *j = user;
+  uint64_t hash = 14695981039346656037u ^ (uint64_t)position;
+  for (int64_t i = 0; i < n; i++) {
+    uint32_t bits;
+    memcpy(&bits, &row[i], sizeof bits);
+    hash = (hash ^ bits) * 1099511628211u;
+  }
+  if (j->n_rows < MOST_ROWS) j->rows[j->n_rows] = hash;
+  j->n_rows++;
+  return CAIRN_OK;
 }
 
 static void draw_sampling(cairn_sampling *s) {
@@ -56,14 +72,25 @@ static void draw_sampling(cairn_sampling *s) {
   s->repetition_penalty = 1.2f;
 }
 
+// By lookup, by the model itself (whose drafts are right, unless a token was drawn), or by another one (whose are not).
+static void draw_speculation(cairn_speculation *s, cairn_llm *const *drafters) {
+  if (draw(2)) return;
+  s->mode = (cairn_speculation_mode)(1 + draw(3));
+  if (s->mode == CAIRN_SPECULATION_DRAFT || (s->mode == CAIRN_SPECULATION_AUTO && draw(2))) s->draft = drafters[draw(2)];
+  if (s->mode == CAIRN_SPECULATION_DRAFT && !s->draft) s->mode = CAIRN_SPECULATION_LOOKUP;
+  s->max_draft = (int32_t)draw(17);
+  s->always = draw(4);
+}
+
 // A prompt of its own, or one that begins like that of an earlier job.
-static void draw_job(job *jobs, int i, int64_t vocab, int64_t context, bool can_guide) {
+static void draw_job(job *jobs, int i, int64_t vocab, int64_t context, bool can_guide, cairn_llm *const *drafters) {
   job *j = &jobs[i];
   *j = (job){.cancel_at = -1};
-  int64_t n = 1 + draw(draw(3) ? 20 : MOST_PROMPT);
+  int64_t n = 1 + draw(draw(2) ? 20 : MOST_PROMPT);
   if (n >= context) n = context - 1;
-  for (int64_t k = 0; k < n; k++) j->prompt[k] = (int32_t)draw(vocab);
-  if (i && draw(3) == 0) {
+  const int64_t few = draw(2) ? vocab : 5;  // so that there is something to look up
+  for (int64_t k = 0; k < n; k++) j->prompt[k] = (int32_t)draw(few);
+  if (i && draw(2) == 0) {
     const job *other = &jobs[draw(i)];
     const int64_t same = (int64_t)other->options.n_tokens < n ? (int64_t)other->options.n_tokens : n;
     memcpy(j->prompt, other->prompt, (size_t)same * sizeof *j->prompt);
@@ -78,7 +105,9 @@ static void draw_job(job *jobs, int i, int64_t vocab, int64_t context, bool can_
   if (can_guide && !j->options.n_forced && draw(8) == 0)
     j->options.guide = (cairn_grammar_source){.kind = CAIRN_GRAMMAR_REGEX, .text = "[a-z ]{3,30}", .text_bytes = 12};
   if (context <= 128 && draw(3) == 0) j->options.overflow = (cairn_overflow){.kind = CAIRN_OVERFLOW_SLIDE, .margin = 1 + draw(8)};
+  if (drafters) draw_speculation(&j->options.speculation, drafters);
   j->options.on_token = take_event;
+  j->options.on_logits = take_row;
   j->options.user = j;
   j->join_at = draw(3) ? draw(12) : 0;
   if (draw(6) == 0) j->cancel_at = j->join_at + draw(8);
@@ -88,17 +117,27 @@ static void draw_job(job *jobs, int i, int64_t vocab, int64_t context, bool can_
 static void expect_alone(cairn_llm *llm, job *j) {
   cairn_generation *g;
   cairn_generation_info info;
+  cairn_generate_options options = j->options;
+  options.speculation = (cairn_speculation){0};
   LM_OK(cairn_llm_reset(llm, 0));
-  LM_OK(cairn_llm_generate(llm, &j->options, &g));
+  LM_OK(cairn_llm_generate(llm, &options, &g));
   cairn_generation_get(g, &info);
   j->n_expected = info.n_tokens;
   j->reason = info.stop_reason;
   if (info.n_tokens) memcpy(j->expected, info.tokens, info.n_tokens * sizeof *info.tokens);
-  j->n_events = 0;
+  assert_true(j->n_rows <= MOST_ROWS);
+  memcpy(j->expected_rows, j->rows, sizeof j->rows);
+  j->n_expected_rows = j->n_rows;
+  j->n_events = j->n_rows = 0;
   cairn_generation_destroy(g);
 }
 
-static void check_result(cairn_llm_batch *batch, const job *j, const char *what) {
+/// What all of it came to.
+typedef struct totals {
+  int64_t tokens, drafted, accepted, hits, borrowed;
+} totals;
+
+static void check_result(cairn_llm_batch *batch, const job *j, const char *what, totals *sum) {
   cairn_generation *g;
   cairn_generation_info info;
   LM_OK(cairn_llm_batch_take(batch, j->id, &g));
@@ -111,6 +150,18 @@ static void check_result(cairn_llm_batch *batch, const job *j, const char *what)
   if (info.n_tokens && memcmp(info.tokens, j->expected, info.n_tokens * sizeof *info.tokens)) fail_msg("%s: other tokens than alone", what);
   if (j->n_events != info.n_tokens || (info.n_tokens && memcmp(j->events, info.tokens, info.n_tokens * sizeof *info.tokens)))
     fail_msg("%s: events do not tell the tokens", what);
+  if (is_cut ? j->n_rows > j->n_expected_rows : j->n_rows != j->n_expected_rows)
+    fail_msg("%s: %zu rows of logits instead of %zu", what, j->n_rows, j->n_expected_rows);
+  if (memcmp(j->rows, j->expected_rows, j->n_rows * sizeof *j->rows)) fail_msg("%s: other rows of logits than alone", what);
+  if (info.accepted_tokens > info.drafted_tokens || (info.drafted_tokens && !info.speculates))
+    fail_msg("%s: drafts are counted wrong", what);
+  if (j->options.speculation.mode >= CAIRN_SPECULATION_LOOKUP && !info.speculates && !*info.speculation_note && !is_cut && info.n_tokens)
+    fail_msg("%s: drafts were asked for and nobody says why there are none", what);
+  sum->tokens += (int64_t)info.n_tokens;
+  sum->drafted += info.drafted_tokens;
+  sum->accepted += info.accepted_tokens;
+  sum->hits += info.prefix_hit;
+  sum->borrowed += info.prefix_from_memory;
   if (info.prefix_hit + info.prefill_tokens != (int64_t)info.n_prompt_tokens && !is_cut && !j->options.overflow.kind)
     fail_msg("%s: the prompt was not computed", what);
   cairn_generation_destroy(g);
@@ -120,7 +171,8 @@ static void check_result(cairn_llm_batch *batch, const job *j, const char *what)
 
 typedef struct open_model {
   cairn_context *context;
-  cairn_llm *llm;
+  cairn_llm *llm, *drafters[2];  ///< the model itself and another one of its vocabulary; NULL where there is none
+  bool can_speculate;
   int model;
   bool is_exact;
 } open_model;
@@ -128,7 +180,8 @@ typedef struct open_model {
 static void open_random(open_model *o, int model) {
   static const char *const kStrategies[] = {"auto", "fixed", "growing", "paged"};
   char path[512];
-  const cairn_precision precision = draw(3) ? CAIRN_PRECISION_EXACT : CAIRN_PRECISION_INT8;
+  static const cairn_precision kPrecisions[] = {CAIRN_PRECISION_EXACT, CAIRN_PRECISION_EXACT, CAIRN_PRECISION_INT8, CAIRN_PRECISION_BF16};
+  const cairn_precision precision = kPrecisions[draw(4)];
   const cairn_model_options options = {.precision = precision, .no_cache = true};
   cairn_llm_options llm = {.model = &options, .kv = kStrategies[draw(4)]};
   if (!strcmp(llm.kv, "growing") && draw(2)) llm.kv_capacity = 16 + draw(40);
@@ -143,9 +196,21 @@ static void open_random(open_model *o, int model) {
     status = cairn_llm_open(o->context, path, &llm, &o->llm);
   }
   LM_OK(status);
+  LM_OK(cairn_llm_open(o->context, path, NULL, &o->drafters[0]));
+  // Asking for them by name is refused where they are impossible.
+  cairn_generation *g;
+  const cairn_generate_options o1 = {
+      .tokens = (const int32_t[]){1}, .n_tokens = 1, .max_tokens = 1, .speculation = {.mode = CAIRN_SPECULATION_LOOKUP}};
+  status = cairn_llm_generate(o->llm, &o1, &g);
+  o->can_speculate = status == CAIRN_OK;
+  cairn_generation_destroy(g);
+  if (o->can_speculate && !strncmp(kModels[model], "tiny-qwen3-macos", 16))
+    o->drafters[1] = lm_open(o->context, model ? "tiny-qwen3-macos" : "tiny-qwen3-macos-4bit", NULL);
 }
 
 static void close_model(open_model *o) {
+  cairn_llm_close(o->drafters[0]);
+  cairn_llm_close(o->drafters[1]);
   cairn_llm_close(o->llm);
   cairn_context_release(o->context);
 }
@@ -171,7 +236,7 @@ static void step_jobs(cairn_llm_batch *batch, job *jobs, int n) {
   }
 }
 
-static void run_random(const open_model *o, uint64_t seed, int64_t *n_tokens) {
+static void run_random(const open_model *o, uint64_t seed, totals *sum) {
   job jobs[MOST];
   cairn_llm_info info;
   cairn_llm_batch *batch;
@@ -181,7 +246,7 @@ static void run_random(const open_model *o, uint64_t seed, int64_t *n_tokens) {
   cairn_llm_describe(o->llm, &info);
   const bool can_guide = cairn_grammar_is_available() && cairn_llm_has_text(o->llm) == CAIRN_OK;
   for (int i = 0; i < n; i++) {
-    draw_job(jobs, i, info.vocab_size, info.max_context, can_guide);
+    draw_job(jobs, i, info.vocab_size, info.max_context, can_guide, o->can_speculate ? o->drafters : NULL);
     expect_alone(o->llm, &jobs[i]);
   }
   const cairn_llm_batch_options options = {.max_sequences = draw(2) ? 0 : 1 + (int)draw(n),
@@ -192,8 +257,7 @@ static void run_random(const open_model *o, uint64_t seed, int64_t *n_tokens) {
   for (int i = 0; i < n; i++) {
     snprintf(what, sizeof what, "%s %s %s, seed %llu, sequence %d", kModels[o->model], info.precision, info.kv_strategy,
              (unsigned long long)seed, i);
-    check_result(batch, &jobs[i], what);
-    *n_tokens += (int64_t)jobs[i].n_expected;
+    check_result(batch, &jobs[i], what, sum);
   }
   cairn_llm_batch_destroy(batch);
 }
@@ -202,7 +266,7 @@ static void test_random(void **state) {
   (void)state;
   lm_need(LM_MODELS "tiny-qwen3-macos");
   const char *only = getenv("LM_BATCH_SEED");
-  int64_t n_tokens = 0;
+  totals sum = {0};
   int n_runs = 0;
   for (int model = 0; model < N_MODELS; model++) {
     for (int k = 0; k < RUNS / N_MODELS; k += 5) {
@@ -212,13 +276,16 @@ static void test_random(void **state) {
       open_random(&o, model);
       for (int i = 0; i < 5; i++) {
         if (only && strtoull(only, NULL, 10) != first + (uint64_t)i) continue;
-        run_random(&o, first + (uint64_t)i, &n_tokens);
+        run_random(&o, first + (uint64_t)i, &sum);
         n_runs++;
       }
       close_model(&o);
     }
   }
-  print_message("%d random runs, %lld tokens\n", n_runs, (long long)n_tokens);
+  print_message("%d random runs, %lld tokens, %lld drafted and %lld of them right; %lld tokens of prompts were there, %lld from others\n",
+                n_runs, (long long)sum.tokens, (long long)sum.drafted, (long long)sum.accepted, (long long)sum.hits,
+                (long long)sum.borrowed);
+  if (!only) assert_true(sum.accepted > 1000 && sum.accepted < sum.drafted && sum.borrowed > 500);
 }
 
 // --- failures ---------------------------------------------------------------------------------------------------------

@@ -233,7 +233,25 @@ static void run_alone(chance *c, const setting *s, const char *what, cairn_llm *
   lm_rows_free(&t.rows);
 }
 
-static bool run_batch(chance *c, const setting *s, const char *what, cairn_llm *llm) {
+/// What batches came to.
+static struct { int64_t drafted, accepted, shared; } g_in_batches;
+
+static void count_batch(const cairn_generation *g) {
+  cairn_generation_info info;
+  cairn_generation_get(g, &info);
+  g_in_batches.drafted += info.drafted_tokens;
+  g_in_batches.accepted += info.accepted_tokens;
+  g_in_batches.shared += info.prefix_from_memory;
+}
+
+// Prompts of one batch often begin alike, and may come at once.
+static void share_beginning(chance *c, const task *first, task *t) {
+  if (t->kind == FORCED || draw(c, 2)) return;
+  const int64_t n = first->n < t->n ? first->n : t->n;
+  memcpy(t->prompt, first->prompt, draw(c, (uint32_t)n + 1) * sizeof *t->prompt);
+}
+
+static bool run_batch(chance *c, const setting *s, const char *what, cairn_llm *llm, cairn_llm *drafter) {
   static task tasks[MEMBERS];
   int64_t ids[MEMBERS];
   cairn_llm_batch *batch;
@@ -243,8 +261,15 @@ static bool run_batch(chance *c, const setting *s, const char *what, cairn_llm *
   LM_OK(status);
   for (int i = 0; i < s->n_members; i++) {
     make_task(c, s->model, &tasks[i]);
+    if (i) share_beginning(c, &tasks[0], &tasks[i]);
+    if (draw(c, 4)) add_drafts(s, drafter, &tasks[i]);
     tasks[i].options.user = &tasks[i].rows;
-    LM_OK(cairn_llm_batch_join(batch, &tasks[i].options, &ids[i]));
+    status = cairn_llm_batch_join(batch, &tasks[i].options, &ids[i]);
+    if (status == CAIRN_UNSUPPORTED && s->drafts) {
+      tasks[i].options.speculation = (cairn_speculation){0};
+      status = cairn_llm_batch_join(batch, &tasks[i].options, &ids[i]);
+    }
+    LM_OK(status);
     cairn_llm_batch_step_info info;
     for (uint32_t steps = draw(c, 3); steps > 0; steps--) LM_OK(cairn_llm_batch_step(batch, &info));
   }
@@ -253,6 +278,7 @@ static bool run_batch(chance *c, const setting *s, const char *what, cairn_llm *
     cairn_generation *g;
     LM_OK(cairn_llm_batch_take(batch, ids[i], &g));
     check_task(what, s->model, &tasks[i], g);
+    count_batch(g);
     cairn_generation_destroy(g);
     lm_rows_free(&tasks[i].rows);
   }
@@ -276,7 +302,7 @@ static bool run_one(uint64_t seed) {
   if (s.drafts == 2) drafter = lm_open(g_context, s.model->name, NULL);
   bool ran = true;
   if (s.n_members) {
-    ran = run_batch(&c, &s, what, llm);
+    ran = run_batch(&c, &s, what, llm, drafter);
   } else {
     run_alone(&c, &s, what, llm, drafter);
   }
@@ -304,6 +330,9 @@ static void test_matrix(void **state) {
   }
   print_message("seeds %llu to %llu: %lld runs, %lld combinations that a model does not allow\n", (unsigned long long)first,
                 (unsigned long long)seed, (long long)n, (long long)n_refused);
+  print_message("in batches: %lld tokens drafted, %lld of them right, %lld tokens of prompts computed by another sequence\n",
+                (long long)g_in_batches.drafted, (long long)g_in_batches.accepted, (long long)g_in_batches.shared);
+  if (wanted == RUNS) assert_true(g_in_batches.accepted > 0 && g_in_batches.accepted < g_in_batches.drafted && g_in_batches.shared > 0);
 }
 
 int main(void) {

@@ -215,6 +215,8 @@ static void test_damaged_files(void **state) {
   generate(llm, tokens, 30, 4);
   result expected = generate(llm, tokens, 30, 8);
   lm_expect(cairn_llm_restore(llm, "/nowhere/session"), CAIRN_NOT_FOUND, "/nowhere/session: no such file");
+  lm_expect(cairn_llm_restore(llm, "/nowhere/session"), CAIRN_NOT_FOUND, "restoring the session '/nowhere/session'");
+  lm_expect(cairn_llm_restore(llm, ""), CAIRN_INVALID_ARGUMENT, "the name of the session to restore is empty");
   LM_OK(cairn_llm_save(llm, g_file));
   size_t bytes;
   unsigned char *data = read_file(&bytes);

@@ -1,6 +1,7 @@
 /// Hours of use in minutes: threads that generate, cancel, cut back, fork, save, restore and misuse sequences of shared models at random,
-/// and a batch beside them. Whatever happened before, what a sequence gives is what a fresh one gives; nothing hangs, nothing leaks (run it
-/// under ASan and TSan). CAIRN_SOAK_SECONDS says how long (default 3), CAIRN_SOAK_SEED repeats a run as far as threads allow.
+/// and batches beside them, of members that draft, begin alike and leave at any moment. Whatever happened before, what a sequence gives is
+/// what a fresh one gives; nothing hangs, nothing leaks (run it under ASan and TSan). CAIRN_SOAK_SECONDS says how long (default 3),
+/// CAIRN_SOAK_SEED repeats a run as far as threads allow.
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -10,7 +11,7 @@
 #include "cairn/session.h"
 #include "lm.h"
 
-enum { WORKERS = 3, SLOTS = 3, PROMPT = 160, MOST = 24, VOCAB = 384 };
+enum { WORKERS = 3, SLOTS = 3, PROMPT = 160, MOST = 24, VOCAB = 384, MEMBERS = 6 };
 
 typedef struct variant {
   const char *model;
@@ -35,9 +36,10 @@ typedef struct slot {
 typedef struct soak {
   cairn_context *context;
   cairn_llm *roots[VARIANTS];
+  cairn_llm *drafters[VARIANTS];  ///< the smaller models of members of batches: the same ones
   slot slots[VARIANTS][SLOTS];
   atomic_bool is_over;
-  atomic_long n_generations, n_cancelled, n_forks, n_files, n_refused, n_failures;
+  atomic_long n_generations, n_cancelled, n_forks, n_files, n_refused, n_failures, n_drafted, n_accepted, n_shared;
   char folder[64];
 } soak;
 
@@ -184,28 +186,58 @@ static void save_and_restore(worker *w, int which, slot *s) {
   expect(w, "restore", cairn_llm_restore(s->llm, path));
 }
 
+static void count_member(soak *s, const cairn_generation *g) {
+  cairn_generation_info info;
+  cairn_generation_get(g, &info);
+  atomic_fetch_add(&s->n_drafted, (long)info.drafted_tokens);
+  atomic_fetch_add(&s->n_accepted, (long)info.accepted_tokens);
+  atomic_fetch_add(&s->n_shared, (long)info.prefix_from_memory);
+}
+
+// Many begin as the first one does, and are computed at the same time.
+static void make_member(worker *w, int which, const question *first, question *q) {
+  static const cairn_speculation_mode kModes[] = {CAIRN_SPECULATION_OFF, CAIRN_SPECULATION_LOOKUP, CAIRN_SPECULATION_AUTO,
+                                                  CAIRN_SPECULATION_DRAFT};
+  cairn_speculation *s = &q->options.speculation;
+  make_question(w, q);
+  if (first && draw(w, 3)) {
+    const size_t n = first->options.n_tokens < q->options.n_tokens ? first->options.n_tokens : q->options.n_tokens;
+    memcpy(q->tokens, first->tokens, draw(w, (uint32_t)n + 1) * sizeof *q->tokens);
+  }
+  *s = (cairn_speculation){.mode = kModes[draw(w, 4)], .always = draw(w, 3), .max_draft = (int32_t)draw(w, 17)};
+  if (s->mode >= CAIRN_SPECULATION_DRAFT) s->draft = w->soak->drafters[which];
+}
+
 static void batch(worker *w, int which) {
-  question q[4];
-  int64_t ids[4];
+  question q[MEMBERS];
+  int64_t ids[MEMBERS];
   cairn_llm_batch *b;
-  const int n = 1 + (int)draw(w, 4);
-  cairn_status status = cairn_llm_batch_create(w->soak->roots[which], NULL, &b);
+  const int n = 1 + (int)draw(w, MEMBERS);
+  cairn_llm_batch_step_info info;
+  const cairn_llm_batch_options options = {.max_sequences = (int)draw(w, MEMBERS), .max_step_tokens = draw(w, 2) * 24};
+  cairn_status status = cairn_llm_batch_create(w->soak->roots[which], &options, &b);
   if (status == CAIRN_UNSUPPORTED) return;
   if (status != CAIRN_OK) return failed(w, "a batch");
   for (int i = 0; i < n; i++) {
-    make_question(w, &q[i]);
+    make_member(w, which, i ? &q[0] : NULL, &q[i]);
     expect(w, "join", cairn_llm_batch_join(b, &q[i].options, &ids[i]));
     if (draw(w, 5) == 0) expect(w, "cancel", cairn_llm_batch_cancel(b, ids[i]));
-    cairn_llm_batch_step_info info;
-    if (draw(w, 2)) expect(w, "step", cairn_llm_batch_step(b, &info));
+    if (draw(w, 3) == 0) expect(w, "step", cairn_llm_batch_step(b, &info));
   }
-  expect(w, "a batch", cairn_llm_batch_run(b));
-  for (int i = 0; i < n; i++) {
+  // Whoever others wait for may leave in the middle; or all of it is given up.
+  const bool is_left = draw(w, 8) == 0;
+  for (uint32_t steps = draw(w, 8); steps > 0; steps--) {
+    expect(w, "step", cairn_llm_batch_step(b, &info));
+    if (draw(w, 3) == 0) expect(w, "cancel", cairn_llm_batch_cancel(b, ids[draw(w, (uint32_t)n)]));
+  }
+  if (!is_left) expect(w, "a batch", cairn_llm_batch_run(b));
+  for (int i = 0; i < n && !is_left; i++) {
     cairn_generation *g;
     status = cairn_llm_batch_take(b, ids[i], &g);
     expect(w, "take", status);
     if (status != CAIRN_OK) continue;
     check(w, which, &q[i], g);
+    count_member(w->soak, g);
     cairn_generation_destroy(g);
     atomic_fetch_add(&w->soak->n_generations, 1);
   }
@@ -263,6 +295,7 @@ static void *work(void *user) {
 static void open_all(soak *s) {
   for (int v = 0; v < VARIANTS; v++) {
     s->roots[v] = lm_open(s->context, kVariants[v].model, &kVariants[v].options);
+    LM_OK(cairn_llm_create_sequence(s->roots[v], &s->drafters[v]));
     for (int i = 0; i < SLOTS; i++) {
       pthread_mutex_init(&s->slots[v][i].lock, NULL);
       LM_OK(cairn_llm_create_sequence(s->roots[v], &s->slots[v][i].llm));
@@ -273,6 +306,7 @@ static void open_all(soak *s) {
 static void close_all(soak *s) {
   for (int v = 0; v < VARIANTS; v++) {
     cairn_llm_close(s->roots[v]);
+    cairn_llm_close(s->drafters[v]);
     for (int i = 0; i < SLOTS; i++) {
       cairn_llm_close(s->slots[v][i].llm);
       pthread_mutex_destroy(&s->slots[v][i].lock);
@@ -314,6 +348,8 @@ static void test_soak(void **state) {
   for (int i = 0; i < WORKERS; i++) pthread_join(threads[i], NULL);
   print_message("%ld generations (%ld cancelled), %ld forks, %ld files, %ld calls refused as busy\n", atomic_load(&s.n_generations),
                 atomic_load(&s.n_cancelled), atomic_load(&s.n_forks), atomic_load(&s.n_files), atomic_load(&s.n_refused));
+  print_message("in batches: %ld tokens drafted, %ld of them right, %ld tokens of prompts computed by another sequence\n",
+                atomic_load(&s.n_drafted), atomic_load(&s.n_accepted), atomic_load(&s.n_shared));
   assert_int_equal(atomic_load(&s.n_failures), 0);
   assert_true(atomic_load(&s.n_generations) > 0);
   close_all(&s);

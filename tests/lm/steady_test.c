@@ -40,7 +40,8 @@ static void generate_steadily(const char *model, const char *engine) {
     cairn_generation_destroy(g);
     print_message("%s %s: %d of %d tokens with an allocation\n", model, engine, w.n_noisy, w.n_asked - WARM);
     assert_true(w.n_asked >= TOKENS);
-    assert_true(w.n_noisy <= DOUBLINGS);
+    // Work on two threads needs a block more now and then, until as many are there as were ever used at once.
+    assert_true(w.n_noisy <= (strcmp(engine, "pipelined") ? DOUBLINGS : 3 * DOUBLINGS));
   }
   cairn_llm_close(llm);
   cairn_context_release(context);
@@ -49,6 +50,15 @@ static void generate_steadily(const char *model, const char *engine) {
 static void test_growing_positions(void **state) {
   (void)state;
   generate_steadily("tiny-qwen3-macos", "sequential");
+}
+
+// Works of a stream, their values and views are given out again. A checker of memory keeps them apart.
+static void test_pipelined(void **state) {
+  (void)state;
+#ifdef __SANITIZE_ADDRESS__
+  skip();
+#endif
+  generate_steadily("tiny-qwen3-macos", "pipelined");
 }
 
 static void test_static_shapes(void **state) {
@@ -125,7 +135,7 @@ static void test_no_specialization_on_the_way(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_growing_positions), cmocka_unit_test(test_static_shapes),
-                                     cmocka_unit_test(test_no_specialization_on_the_way)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_growing_positions), cmocka_unit_test(test_pipelined),
+                                     cmocka_unit_test(test_static_shapes), cmocka_unit_test(test_no_specialization_on_the_way)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

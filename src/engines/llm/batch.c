@@ -62,9 +62,11 @@ void cairn_llm_batch_destroy(cairn_llm_batch *b) {
     if (llm != b->prototype) cairn_llm_close(llm);
   }
   for (size_t i = 0; i < b->idle.size; i++) cairn_llm_close(b->idle.items[i]);
+  for (size_t i = 0; i < b->drafters.size; i++) cairn_llm_close(b->drafters.items[i]);
   crn_vec_free(&a, &b->members);
   crn_vec_free(&a, &b->active);
   crn_vec_free(&a, &b->idle);
+  crn_vec_free(&a, &b->drafters);
   crn_vec_free(&a, &b->args);
   crn_vec_free(&a, &b->statuses);
   crn_vec_free(&a, &b->together);

@@ -5,6 +5,7 @@
 #include "base/failure.h"
 #include "cairn/batch.h"
 #include "engines/llm/generator.h"
+#include "engines/llm/speculate.h"
 
 // --- members ----------------------------------------------------------------------------------------------------------
 
@@ -22,9 +23,12 @@ typedef struct crn_batch_member {
   atomic_bool is_cancelled;
   atomic_bool has_ended;  ///< for other threads: the result may be taken
 
-  crn_llm_feed feed;  ///< what is fed: the prompt, then `token`
-  int64_t at;         ///< tokens of it that were run
-  int64_t whole_end;  ///< where the piece ends that the engine would have run at once
+  crn_llm_feed feed;   ///< what is fed: the prompt, then `token`, with the drafts behind it
+  int64_t at;          ///< tokens of it that were run
+  int64_t whole_end;   ///< where the piece ends that the engine would have run at once
+  int64_t point;       ///< tokens of the sequence at which a snapshot is due
+  int64_t branch;      ///< tokens of the sequence at which others want to begin, when they can begin nowhere else; 0 = none
+  int64_t n_borrowed;  ///< tokens that another sequence of the batch computed
   int32_t token;
   int64_t most;            ///< tokens that may be generated
   cairn_stop_reason full;  ///< why no more
@@ -34,6 +38,13 @@ typedef struct crn_batch_member {
   cairn_status run_status;
   cairn_status status;  ///< that ended it
   crn_failure *failure;
+
+  // Speculation (batch_draft.c). The generator's speculator is there from the first token on.
+  bool speculates;             ///< it is asked for and possible
+  crn_llm_model *draft_model;  ///< of the smaller model, retained; NULL without one
+  cairn_llm *drafter;          ///< a sequence of it
+  bool has_drafts;             ///< drafts were made for the run to come
+  crn_llm_rows rows;           ///< what that run gives
 } crn_batch_member;
 
 /// A member for options, with its prompt made. `prototype` has the model. Errors: as cairn_llm_generate before anything is run.
@@ -48,6 +59,8 @@ cairn_status crn_batch_member_begin(crn_batch_member *m, cairn_llm *llm, bool ke
 cairn_status crn_batch_member_go_on(crn_batch_member *m);
 /// Counts tokens that were run.
 void crn_batch_member_count(crn_batch_member *m, int64_t n_fed, bool was_decode);
+/// A run has brought it to a point where a snapshot is due: it is taken.
+void crn_batch_member_keep_point(crn_batch_member *m);
 /// Gives out what was held back, and ends it. Gives its sequence back; NULL when it had none.
 cairn_llm *crn_batch_member_end(crn_batch_member *m, cairn_llm *prototype);
 /// The tokens of its prompt that are run next when some `budget` are wished for. Pieces keep the arithmetic of their rows: they lie inside
@@ -56,17 +69,62 @@ int64_t crn_batch_member_piece(crn_batch_member *m, int64_t budget);
 
 // --- the budget -------------------------------------------------------------------------------------------------------
 
-enum { CRN_BATCH_LEAST = 24 };  ///< rows from which kernels for many rows are used, whatever the model and the processor
+enum {
+  CRN_BATCH_LEAST = 24,  ///< rows from which kernels for many rows are used, whatever the model and the processor
+  CRN_BATCH_LOADS = 18,  ///< numbers of sequences that are told apart
+  CRN_BATCH_EXTRAS = 11  ///< numbers of drafts that are told apart
+};
+
+/// What steps took that generated only, with so many sequences.
+typedef struct crn_batch_load {
+  double plain;                  ///< seconds of the runs of a step without drafts
+  double row[CRN_BATCH_EXTRAS];  ///< seconds that each draft adds, where there are about so many
+  int64_t n_plain, n_row[CRN_BATCH_EXTRAS];
+} crn_batch_load;
 
 /// What steps took so far: seconds of one without tokens of prompts, and of each such token.
 typedef struct crn_batch_pace {
   double step_seconds, token_seconds;
   int64_t n_steps, n_tokens;  ///< that were measured
+  crn_batch_load loads[CRN_BATCH_LOADS];
+  int n_drafted;  ///< steps with drafts since the last one without
 } crn_batch_pace;
 
 void crn_batch_pace_measure(crn_batch_pace *p, double seconds, int64_t prompt_tokens, int n_decoding);
 /// Tokens of prompts that go with a step of `seconds`.
 int64_t crn_batch_pace_budget(const crn_batch_pace *p, double seconds, int64_t most);
+
+/// The runs of a step in which `n` sequences fed a token each and `n_drafts` drafts, and there were no prompts, took `seconds`.
+void crn_batch_pace_runs(crn_batch_pace *p, int n, int64_t n_drafts, double seconds);
+/// Seconds of the runs of a step without drafts; 0 = not known.
+double crn_batch_pace_plain(const crn_batch_pace *p, int n);
+/// Seconds that drafts add to it; -1 = so many were never tried.
+double crn_batch_pace_more(const crn_batch_pace *p, int n, int64_t n_drafts);
+/// Whether it is time for a step without drafts, lest what such a step takes is known of old only.
+bool crn_batch_pace_is_due(const crn_batch_pace *p);
+
+// --- speculation ------------------------------------------------------------------------------------------------------
+
+/// What a step computes beside a token of each sequence.
+typedef struct crn_batch_load_now {
+  int n_decoding;
+  int64_t n_drafts, n_prompt_tokens;
+  double seconds;  ///< of its runs
+} crn_batch_load_now;
+
+/// Checks what the options of a member say. Errors: as crn_speculator_check, and crn_draft_model_check.
+cairn_status crn_batch_member_check_drafts(crn_batch_member *m);
+/// The prompt of a member is computed: its drafts begin. Nothing when it has none.
+cairn_status crn_batch_member_open_drafts(cairn_llm_batch *b, crn_batch_member *m);
+/// Makes the drafts of all that generate, as far as they pay, and sets how many tokens each of them runs. `now` has the number of
+/// sequences; the drafts are counted.
+void crn_batch_make_drafts(cairn_llm_batch *b, crn_batch_load_now *now);
+/// The run of a member with drafts was made; the row behind its token is then in the runner.
+cairn_status crn_batch_member_take_drafts(cairn_llm_batch *b, crn_batch_member *m, const crn_batch_load_now *now);
+/// Goes on with a token that was drafted: its row is there already. `*out_is_there` false: it has to be fed.
+cairn_status crn_batch_member_accept(crn_batch_member *m, int32_t token, bool *out_is_there);
+/// A member that has ended gives its drafting sequence back.
+void crn_batch_return_drafter(cairn_llm_batch *b, crn_batch_member *m);
 
 // --- the batch --------------------------------------------------------------------------------------------------------
 
@@ -82,8 +140,9 @@ struct cairn_llm_batch {
   atomic_bool is_stepping;
 
   // Of the thread that steps.
-  crn_batch_members active;   ///< of this step
-  CRN_VEC(cairn_llm *) idle;  ///< sequences nobody has, last used last: their tokens may be the beginning of a prompt
+  crn_batch_members active;       ///< of this step
+  CRN_VEC(cairn_llm *) idle;      ///< sequences nobody has, last used last: their tokens may be the beginning of a prompt
+  CRN_VEC(cairn_llm *) drafters;  ///< the same of smaller models
   CRN_VEC(cairn_run_args) args;
   CRN_VEC(cairn_status) statuses;
   CRN_VEC(crn_batch_member *) together;
@@ -94,7 +153,10 @@ struct cairn_llm_batch {
 
 /// A sequence for the prompt of a member: an idle one or a copy of one that begins alike, else an empty one. `*out_keep` tells whether
 /// its tokens may be used.
-cairn_status crn_batch_find_sequence(cairn_llm_batch *b, const crn_batch_member *m, cairn_llm **out_llm, bool *out_keep);
+cairn_status crn_batch_find_sequence(cairn_llm_batch *b, crn_batch_member *m, cairn_llm **out_llm, bool *out_keep);
+/// Whether a prompt that begins like this one is being computed, so that it is worth waiting for. Only members that have a sequence are
+/// waited for, and these go on whatever happens; so nobody waits for ever, and when one ends early the next one takes over.
+bool crn_batch_waits_for_prefix(cairn_llm_batch *b, const crn_batch_member *m);
 /// Takes a sequence back. Never fails: what there is no room for is closed.
 void crn_batch_return_sequence(cairn_llm_batch *b, cairn_llm *llm);
 

@@ -31,7 +31,6 @@ static cairn_status copy_texts(crn_arena *arena, const char *const **texts, int 
 // What is read behind the making of the prompt gets copies; what only that reads is borrowed for the call.
 static cairn_status copy_options(crn_batch_member *m, const cairn_generate_options *o) {
   m->options = *o;
-  m->options.speculation = (cairn_speculation){0};
   CRN_TRY(copy_texts(&m->arena, &m->options.stop, o->n_stop));
   CRN_TRY(copy_texts(&m->arena, &m->options.shown_special_tokens, o->n_shown_special_tokens));
   CRN_TRY(copy_bytes(&m->arena, o->stop_ids, o->n_stop_ids, sizeof *o->stop_ids, &m->options.stop_ids));
@@ -42,6 +41,7 @@ static void forget_prompt(cairn_generate_options *o) {
   o->tokens = NULL;
   o->text = o->conversation = NULL;
   o->images = NULL;
+  o->speculation.draft = NULL;
 }
 
 // --- creation ---------------------------------------------------------------------------------------------------------
@@ -61,13 +61,12 @@ cairn_status crn_batch_member_create(cairn_llm *prototype, const cairn_generate_
     m->is_open = true;
     status = crn_generator_open(&m->generator, prototype, &m->options, m->result);
   }
+  if (status == CAIRN_OK) status = crn_batch_member_check_drafts(m);
   if (status != CAIRN_OK) {
     crn_batch_member_destroy(m);
     return status;
   }
   forget_prompt(&m->options);
-  if (options->speculation.mode != CAIRN_SPECULATION_OFF)
-    m->result->speculation_note = "a batch computes one token of each sequence a step";
   *out_member = m;
   return CAIRN_OK;
 }
@@ -81,6 +80,8 @@ void crn_batch_member_destroy(crn_batch_member *m) {
   if (!m) return;
   const cairn_allocator a = m->generator.llm->context->allocator;
   close_generator(m);
+  cairn_llm_close(m->drafter);
+  if (m->draft_model) crn_llm_model_release(m->draft_model);
   cairn_generation_destroy(m->result);
   crn_failure_release(m->failure);
   crn_arena_deinitialize(&m->arena);
@@ -108,26 +109,36 @@ cairn_status crn_batch_member_begin(crn_batch_member *m, cairn_llm *llm, bool ke
   CRN_TRY(crn_llm_find_prefix(llm, g->fed.items, (int64_t)g->fed.size, keep && !all, &reuse));
   if (is_first) {
     r->prefix_hit = reuse.kept;
-    r->prefix_from_memory = reuse.from_memory;
+    const int64_t own = reuse.kept - reuse.from_memory - reuse.from_disk;
+    r->prefix_from_memory = reuse.from_memory + (m->n_borrowed < own ? m->n_borrowed : own);
     r->prefix_from_disk = reuse.from_disk;
     r->prefix_note = keep ? reuse.note : "";
   }
   m->feed = (crn_llm_feed){.tokens = g->fed.items + reuse.kept,
                            .n = (int64_t)g->fed.size - reuse.kept,
                            .all_rows = all,
-                           .on_logits = all ? o->on_logits : NULL,
+                           .takes_snapshots = true,
+                           .on_logits = all || o->first_logits ? o->on_logits : NULL,
                            .user = o->user};
-  m->at = m->whole_end = 0;
+  m->at = m->whole_end = m->branch = 0;
   return crn_llm_feed_reserve(llm, m->feed.n);
 }
 
 int64_t crn_batch_member_piece(crn_batch_member *m, int64_t budget) {
-  const crn_llm_model *model = m->generator.llm->model;
-  if (m->at >= m->whole_end) m->whole_end = m->at + model->driver->piece(m->generator.llm, &m->feed, m->at);
+  const cairn_llm *llm = m->generator.llm;
+  const crn_llm_model *model = llm->model;
+  if (m->at >= m->whole_end) m->whole_end = m->at + crn_llm_feed_piece(llm, &m->feed, m->at, &m->point);
   const int64_t left = m->whole_end - m->at, n = budget > CRN_BATCH_LEAST ? budget : CRN_BATCH_LEAST;
   // A function for prompts of one length takes whole pieces only.
   if (model->prefill && model->prefill_contract.query) return left;
-  return left - n < CRN_BATCH_LEAST ? left : n;
+  const int64_t piece = left - n < CRN_BATCH_LEAST ? left : n, to_branch = m->branch - llm->history.n;
+  return to_branch > 0 && to_branch < piece ? to_branch : piece;
+}
+
+void crn_batch_member_keep_point(crn_batch_member *m) {
+  cairn_llm *llm = m->generator.llm;
+  if (m->phase != CRN_BATCH_PROMPT || m->at >= m->feed.n) return;
+  if (llm->history.n >= m->point || llm->history.n == m->branch) crn_llm_take_snapshot(llm);
 }
 
 // --- tokens -----------------------------------------------------------------------------------------------------------
@@ -158,19 +169,30 @@ static cairn_status go_on_forced(crn_batch_member *m) {
   return CAIRN_OK;
 }
 
-// The last token is only fed when another one follows it.
+// A token is chosen by the row that is in the runner, and by those behind it as long as tokens are the ones that were drafted. The last
+// token is only fed when another one follows it.
 static cairn_status go_on_free(crn_batch_member *m) {
   crn_generator *g = &m->generator;
-  int32_t token;
-  if ((int64_t)m->result->tokens.size >= m->most) {
-    crn_generator_end(g, m->full);
-  } else if (crn_generator_should_stop(g)) {
-    crn_generator_end(g, CAIRN_STOP_CANCELLED);
-  } else {
+  for (bool is_there = true, is_first = true; is_there; is_first = false) {
+    int32_t token;
+    if ((int64_t)m->result->tokens.size >= m->most) {
+      crn_generator_end(g, m->full);
+      break;
+    }
+    if (crn_generator_should_stop(g)) {
+      crn_generator_end(g, CAIRN_STOP_CANCELLED);
+      break;
+    }
+    if (!is_first) CRN_TRY(crn_speculator_give_row(g));
     CRN_TRY(crn_generator_choose(g, g->llm->runner.row, &token));
     CRN_TRY(crn_generator_give(g, token));
     feed_token(m, token);
-    if (!g->is_over && (int64_t)m->result->tokens.size >= m->most) crn_generator_end(g, m->full);
+    if (g->is_over) break;
+    if ((int64_t)m->result->tokens.size >= m->most) {
+      crn_generator_end(g, m->full);
+      break;
+    }
+    CRN_TRY(crn_batch_member_accept(m, token, &is_there));
   }
   return CAIRN_OK;
 }
@@ -196,7 +218,10 @@ void crn_batch_member_count(crn_batch_member *m, int64_t n_fed, bool was_decode)
 cairn_llm *crn_batch_member_end(crn_batch_member *m, cairn_llm *prototype) {
   crn_generator *g = &m->generator;
   cairn_llm *llm = g->llm;
-  if (llm != prototype && m->status == CAIRN_OK) crn_llm_take_snapshot(llm);
+  if (llm != prototype && m->status == CAIRN_OK) {
+    crn_llm_take_snapshot(llm);
+    crn_llm_leave_prefix(llm);
+  }
   cairn_status status = m->status == CAIRN_OK ? crn_generator_finish_text(g) : CAIRN_OK;
   if (status != CAIRN_OK) crn_batch_member_fail(m, status);
   crn_generator_take_times(g);

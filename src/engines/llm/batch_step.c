@@ -18,7 +18,10 @@ static cairn_status list_active(cairn_llm_batch *b) {
   return status;
 }
 
-static void end_member(cairn_llm_batch *b, crn_batch_member *m) { crn_batch_return_sequence(b, crn_batch_member_end(m, b->prototype)); }
+static void end_member(cairn_llm_batch *b, crn_batch_member *m) {
+  crn_batch_return_sequence(b, crn_batch_member_end(m, b->prototype));
+  crn_batch_return_drafter(b, m);
+}
 
 // Cancelling is asked for by any thread; callbacks that ask for it are asked in front of each run, as by a sequence alone.
 static void end_cancelled(cairn_llm_batch *b) {
@@ -31,7 +34,7 @@ static void end_cancelled(cairn_llm_batch *b) {
   }
 }
 
-// Gives sequences to those that wait, as far as there are any.
+// Gives sequences to those that wait, as far as there are any. Who waits for the beginning of its prompt keeps its place meanwhile.
 static void admit(cairn_llm_batch *b) {
   int n = 0;
   for (size_t i = 0; i < b->active.size; i++) {
@@ -43,6 +46,10 @@ static void admit(cairn_llm_batch *b) {
     cairn_llm *llm;
     bool keep;
     if (m->phase != CRN_BATCH_WAITING) continue;
+    if (crn_batch_waits_for_prefix(b, m)) {
+      n++;
+      continue;
+    }
     cairn_status status = crn_batch_find_sequence(b, m, &llm, &keep);
     if (status == CAIRN_OK) status = crn_batch_member_begin(m, llm, keep);
     n++;
@@ -66,8 +73,8 @@ static int64_t budget_of(const cairn_llm_batch *b, int n_decoding) {
 }
 
 // Prompts take turns: whoever is first in a step may use the whole budget, and the next step begins with the next one.
-static void share_budget(cairn_llm_batch *b, int n_prompts, int n_decoding) {
-  int64_t budget = budget_of(b, n_decoding), first = n_prompts ? b->turn++ % n_prompts : 0;
+static void share_budget(cairn_llm_batch *b, int n_prompts, const crn_batch_load_now *now) {
+  int64_t budget = budget_of(b, now->n_decoding) - now->n_drafts, first = n_prompts ? b->turn++ % n_prompts : 0;
   for (int64_t turn = 0; turn < n_prompts; turn++) {
     const int64_t wanted = (first + turn) % n_prompts;
     int64_t at = 0;
@@ -82,10 +89,14 @@ static void share_budget(cairn_llm_batch *b, int n_prompts, int n_decoding) {
   }
 }
 
-static void choose_pieces(cairn_llm_batch *b) {
-  const int n_decoding = count_phase(b, CRN_BATCH_DECODE);
-  for (size_t i = 0; i < b->active.size; i++) b->active.items[i]->n = b->active.items[i]->phase == CRN_BATCH_DECODE;
-  share_budget(b, count_phase(b, CRN_BATCH_PROMPT), n_decoding);
+static void choose_pieces(cairn_llm_batch *b, crn_batch_load_now *now) {
+  now->n_decoding = count_phase(b, CRN_BATCH_DECODE);
+  for (size_t i = 0; i < b->active.size; i++) b->active.items[i]->n = 0;
+  crn_batch_make_drafts(b, now);
+  share_budget(b, count_phase(b, CRN_BATCH_PROMPT), now);
+  for (size_t i = 0; i < b->active.size; i++) {
+    if (b->active.items[i]->phase == CRN_BATCH_PROMPT) now->n_prompt_tokens += b->active.items[i]->n;
+  }
 }
 
 // --- the runs ---------------------------------------------------------------------------------------------------------
@@ -95,7 +106,7 @@ static cairn_status prepare(crn_batch_member *m) {
   const crn_llm_driver *d = llm->model->driver;
   m->call.function = NULL;
   m->start = crn_trace_begin(llm->context);
-  if (m->phase == CRN_BATCH_DECODE) CRN_TRY(crn_llm_feed_reserve(llm, 1));
+  if (m->phase == CRN_BATCH_DECODE) CRN_TRY(crn_llm_feed_reserve(llm, m->n));
   return d->prepare ? d->prepare(llm, &m->feed, m->at, m->n, &m->call) : CAIRN_OK;
 }
 
@@ -158,7 +169,7 @@ static cairn_status make_runs(cairn_llm_batch *b) {
 
 // --- what comes of them -----------------------------------------------------------------------------------------------
 
-static cairn_status go_on(crn_batch_member *m) {
+static cairn_status go_on(cairn_llm_batch *b, crn_batch_member *m, const crn_batch_load_now *now) {
   cairn_llm *llm = m->generator.llm;
   const int64_t before = llm->history.n;
   const bool was_decode = m->phase == CRN_BATCH_DECODE;
@@ -168,20 +179,25 @@ static cairn_status go_on(crn_batch_member *m) {
   llm->n_runs++;
   m->at += m->n;
   crn_batch_member_count(m, m->n, was_decode);
+  crn_batch_member_keep_point(m);
   if (m->at < m->feed.n) return CAIRN_OK;
-  if (!was_decode) llm->model->driver->trim(llm);
+  if (!was_decode) {
+    llm->model->driver->trim(llm);
+    CRN_TRY(crn_batch_member_open_drafts(b, m));
+  }
   if (atomic_load(&m->is_cancelled)) atomic_store(&llm->turn.is_cancelled, true);
+  if (was_decode && m->generator.speculator) CRN_TRY(crn_batch_member_take_drafts(b, m, now));
   return crn_batch_member_go_on(m);
 }
 
-static void take_results(cairn_llm_batch *b, cairn_llm_batch_step_info *info) {
+static void take_results(cairn_llm_batch *b, const crn_batch_load_now *now, cairn_llm_batch_step_info *info) {
   for (size_t i = 0; i < b->active.size; i++) {
     crn_batch_member *m = b->active.items[i];
     if (m->phase == CRN_BATCH_OVER) continue;
     if (m->n && m->run_status == CAIRN_OK) {
       const size_t before = m->result->tokens.size;
       if (m->phase == CRN_BATCH_PROMPT) info->prompt_tokens += m->n;
-      cairn_status status = go_on(m);
+      cairn_status status = go_on(b, m, now);
       if (status != CAIRN_OK) crn_batch_member_fail(m, status);
       info->tokens += (int64_t)(m->result->tokens.size - before);
     }
@@ -210,21 +226,26 @@ static void count(cairn_llm_batch *b, cairn_llm_batch_step_info *info) {
 
 static cairn_status step(cairn_llm_batch *b, cairn_llm_batch_step_info *info) {
   const double start = crn_seconds_now();
+  crn_batch_load_now now = {0};
   cairn_status status = list_active(b);
   if (status != CAIRN_OK) b->active.size = 0;
   end_cancelled(b);
   admit(b);
-  choose_pieces(b);
-  const int n_decoding = count_phase(b, CRN_BATCH_DECODE);
+  choose_pieces(b, &now);
+  const double runs_start = crn_seconds_now();
   if (status == CAIRN_OK) status = make_runs(b);
+  now.seconds = crn_seconds_now() - runs_start;
   // What was run is kept even when there was no memory to run the rest: that is run by the next step.
   for (size_t i = 0; i < b->active.size && status != CAIRN_OK; i++) {
     if (b->active.items[i]->call.function) b->active.items[i]->n = 0;
   }
-  take_results(b, info);
+  if (status == CAIRN_OK && now.n_decoding && !now.n_prompt_tokens)
+    crn_batch_pace_runs(&b->pace, now.n_decoding, now.n_drafts, now.seconds);
+  take_results(b, &now, info);
   info->seconds = crn_seconds_now() - start;
-  if (status == CAIRN_OK && info->prompt_tokens + n_decoding)
-    crn_batch_pace_measure(&b->pace, info->seconds, info->prompt_tokens, n_decoding);
+  info->draft_tokens = now.n_drafts;
+  if (status == CAIRN_OK && info->prompt_tokens + now.n_decoding)
+    crn_batch_pace_measure(&b->pace, info->seconds, info->prompt_tokens, now.n_decoding);
   count(b, info);
   return status;
 }

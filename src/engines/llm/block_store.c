@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/vec.h"
@@ -137,9 +136,13 @@ static int by_use(const void *a, const void *b) {
   return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
 }
 
+static void remove_abandoned(const crn_block_store *store, const char *name) {
+  crn_str path;
+  if (path_of(store, name, &path) == CAIRN_OK) crn_file_remove_abandoned(path.data);
+  crn_str_deinitialize(&path);
+}
+
 static void list_blocks(const crn_block_store *store, int folder, DIR *dir, stored_list *out, uint64_t *out_bytes) {
-  enum { ABANDONED_SECONDS = 3600 };
-  const time_t now = time(NULL);
   struct dirent *entry;
   while ((entry = readdir(dir))) {
     struct stat st;
@@ -147,7 +150,7 @@ static void list_blocks(const crn_block_store *store, int folder, DIR *dir, stor
     if (!is_block(entry->d_name, &is_temporary) || fstatat(folder, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0) continue;
     if (!S_ISREG(st.st_mode)) continue;
     if (is_temporary) {
-      if (st.st_mtime + ABANDONED_SECONDS < now) unlinkat(folder, entry->d_name, 0);
+      remove_abandoned(store, entry->d_name);
       continue;
     }
     stored s = {.bytes = (uint64_t)st.st_size, .used = st.st_mtim};

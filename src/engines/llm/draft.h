@@ -76,6 +76,9 @@ void crn_draft_account_initialize(crn_draft_account *a);
 /// How many tokens of a class to draft, at most `most`: the number with which tokens come fastest, 0 when that is without a draft.
 /// `*out_rate`: tokens for the time of a run of one.
 int64_t crn_draft_account_choose(const crn_draft_account *a, crn_draft_class class, int64_t most, double *out_rate);
+/// Takes costs over that were measured elsewhere: the seconds of a run of one token, and those that 1, 2, … `n` drafts add to it; longer
+/// drafts are unknown.
+void crn_draft_account_tell(crn_draft_account *a, double one, const double *more, int64_t n);
 /// A run of one token, without a draft.
 void crn_draft_account_plain(crn_draft_account *a, double seconds);
 

@@ -85,6 +85,11 @@ static void add(crn_draft_account *a, double won) {
   if (a->balance > 0) a->is_blocked = false;
 }
 
+void crn_draft_account_tell(crn_draft_account *a, double one, const double *more, int64_t n) {
+  a->one = one;
+  for (int64_t k = 1; k <= CRN_DRAFT_MOST; k++) a->cost[k + 1] = k <= n && one > 0 ? 1 + more[k - 1] / one : 0;
+}
+
 void crn_draft_account_plain(crn_draft_account *a, double seconds) {
   a->one = smooth(a->one, seconds, 0.1);
   add(a, kAllowance);

@@ -32,12 +32,16 @@ static cairn_status compare_vocabularies(const cairn_llm *llm, const cairn_llm *
 
 // --- a generation -----------------------------------------------------------------------------------------------------
 
-static cairn_status check(crn_draft_model *m, const cairn_llm *llm, const cairn_llm *draft) {
+cairn_status crn_draft_model_check(const cairn_llm *llm, const cairn_llm *draft) {
   if (draft->model->contract.hybrid)
     return CRN_FAIL(UNSUPPORTED, "the draft model keeps a running state that cannot be cut back: every wrong draft would cost all of it");
+  return compare_vocabularies(llm, draft);
+}
+
+static cairn_status check(crn_draft_model *m, const cairn_llm *llm, const cairn_llm *draft) {
   // Comparing a vocabulary takes milliseconds, so it is done once.
   if (m->checked == draft->model->serial) return CAIRN_OK;
-  CRN_TRY(compare_vocabularies(llm, draft));
+  CRN_TRY(crn_draft_model_check(llm, draft));
   m->checked = draft->model->serial;
   return CAIRN_OK;
 }
@@ -72,7 +76,8 @@ static bool look(void *user, const int32_t *tokens, int64_t n, crn_draft_class *
   return n <= m->llm->max_context;
 }
 
-// Makes the history of the draft model that of the sequence. `*out_fits` false: it has tokens the draft model does not know.
+// Makes the history of the draft model that of the sequence. `*out_fits` false: it has tokens the draft model does not know, or more are
+// missing than are caught up at once.
 static cairn_status catch_up(crn_draft_model *m, const int32_t *tokens, int64_t n, bool *out_fits) {
   cairn_llm *llm = m->llm;
   const int64_t common = crn_history_common_prefix(&llm->history, tokens, n), held = llm->history.n;
@@ -85,9 +90,10 @@ static cairn_status catch_up(crn_draft_model *m, const int32_t *tokens, int64_t 
   if (kept < held || llm->is_dirty) CRN_TRY(crn_llm_cut(llm, kept));
   m->has_caught_up = n - kept > 2;
   bool stopped;
-  const crn_llm_feed feed = {.tokens = tokens + kept, .n = n - kept, .should_stop = crn_generator_should_stop, .stop_user = m->generator};
+  const int64_t missing = n - kept, n_fed = m->most_behind && missing > m->most_behind ? m->most_behind : missing;
+  const crn_llm_feed feed = {.tokens = tokens + kept, .n = n_fed, .should_stop = crn_generator_should_stop, .stop_user = m->generator};
   CRN_TRY(crn_llm_run_tokens(llm, &feed, &stopped));
-  *out_fits = !stopped;
+  *out_fits = !stopped && n_fed == missing;
   return CAIRN_OK;
 }
 

@@ -81,21 +81,21 @@ static int64_t snapshot_point(const cairn_llm *llm, const crn_llm_feed *feed, in
 }
 
 // Pieces end at points of snapshots, unless the function takes whole pieces only: then the next end of a piece is one.
-static int64_t piece_of(const cairn_llm *llm, const crn_llm_feed *feed, int64_t at, int64_t point) {
-  const int64_t n = llm->model->driver->piece(llm, feed, at), room = point - llm->history.n;
+int64_t crn_llm_feed_piece(const cairn_llm *llm, const crn_llm_feed *feed, int64_t at, int64_t *out_point) {
+  const int64_t point = snapshot_point(llm, feed, at), n = llm->model->driver->piece(llm, feed, at), room = point - llm->history.n;
+  *out_point = point;
   return room < n && llm->model->prefill_contract.query < 2 ? room : n;
 }
 
 cairn_status crn_llm_run_tokens(cairn_llm *llm, const crn_llm_feed *feed, bool *out_stopped) {
   if (out_stopped) *out_stopped = false;
   CRN_TRY(crn_llm_feed_reserve(llm, feed->n));
-  for (int64_t at = 0, n; at < feed->n; at += n) {
+  for (int64_t at = 0, n, point; at < feed->n; at += n) {
     if (feed->should_stop && feed->should_stop(feed->stop_user)) {
       *out_stopped = true;
       return CAIRN_OK;
     }
-    const int64_t point = snapshot_point(llm, feed, at);
-    n = piece_of(llm, feed, at, point);
+    n = crn_llm_feed_piece(llm, feed, at, &point);
     CRN_TRY(run_piece(llm, feed, at, n));
     if (llm->history.n >= point && at + n < feed->n) crn_llm_take_snapshot(llm);
   }

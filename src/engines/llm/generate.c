@@ -37,7 +37,7 @@ static cairn_status prefill(crn_generator *g) {
                                .n = (int64_t)g->fed.size - reuse.kept,
                                .all_rows = all,
                                .takes_snapshots = true,
-                               .on_logits = all ? o->on_logits : NULL,
+                               .on_logits = all || o->first_logits ? o->on_logits : NULL,
                                .should_stop = crn_generator_should_stop,
                                .stop_user = g,
                                .user = o->user};
@@ -107,8 +107,7 @@ static cairn_status prepare(crn_generator *g) {
   CRN_TRY(crn_stop_texts_initialize(&g->stops, &llm->context->allocator, o->stop, g->is_forced ? 0 : o->n_stop));
   bool hides = !o->keep_special_tokens && o->n_shown_special_tokens <= 0;
   if (llm->model->text.tokenizer) CRN_TRY(cairn_detokenizer_create(llm->model->text.tokenizer, hides, &g->detokenizer));
-  CRN_TRY(crn_guide_begin(g));
-  return crn_speculator_begin(g);
+  return crn_guide_begin(g);
 }
 
 static cairn_status run(crn_generator *g) {
@@ -169,6 +168,7 @@ void crn_generator_close(crn_generator *g) {
 static cairn_status generate(cairn_llm *llm, const cairn_generate_options *options, cairn_generation *result, bool *out_started) {
   crn_generator g;
   cairn_status status = crn_generator_open(&g, llm, options, result);
+  if (status == CAIRN_OK) status = crn_speculator_begin(&g);
   *out_started = status == CAIRN_OK;
   if (status == CAIRN_OK) {
     status = run(&g);

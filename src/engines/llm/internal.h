@@ -274,7 +274,10 @@ cairn_status crn_llm_check_tokens(const cairn_llm *llm, const char *what, const 
 /// Errors: CONTEXT_FULL (nothing was run), and those of the runs and of `on_logits`.
 cairn_status crn_llm_run_tokens(cairn_llm *llm, const crn_llm_feed *feed, bool *out_stopped);
 
-/// The parts of it, for those who run pieces themselves. Room for `n` more tokens everywhere. Errors: CONTEXT_FULL.
+/// The parts of it, for those who run pieces themselves. How many tokens of `feed` from `at` on the next run takes. `*out_point`: tokens of
+/// the sequence at which a snapshot is due; when a run comes there before the end of the feed, it is to be taken.
+int64_t crn_llm_feed_piece(const cairn_llm *llm, const crn_llm_feed *feed, int64_t at, int64_t *out_point);
+/// Room for `n` more tokens everywhere. Errors: CONTEXT_FULL.
 cairn_status crn_llm_feed_reserve(cairn_llm *llm, int64_t n);
 /// Tokens [at, at + n) of `feed` were run and gave `rows`: they join the history, and rows are given out as the feed says.
 cairn_status crn_llm_feed_take(cairn_llm *llm, const crn_llm_feed *feed, int64_t at, int64_t n, const crn_llm_rows *rows);

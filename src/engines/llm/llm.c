@@ -414,6 +414,8 @@ cairn_status cairn_llm_open(cairn_context *context, const char *path, const cair
 // --- description ----------------------------------------------------------------------------------------------------
 
 void cairn_llm_describe(const cairn_llm *llm, cairn_llm_info *out_info) {
+  cairn_function_stats stats;
+  cairn_function_get_stats(llm->model->function, &stats);
   *out_info =
       (cairn_llm_info){.name = llm->model->source.name,
                        .source = llm->model->source.kind,
@@ -435,7 +437,9 @@ void cairn_llm_describe(const cairn_llm *llm, cairn_llm_info *out_info) {
                        .snapshot_bytes = llm->snapshots.bytes,
                        .load_seconds = llm->model->load_seconds,
                        .n_decisions = (int)llm->model->decisions.size,
-                       .decisions = llm->model->decisions.items};
+                       .decisions = llm->model->decisions.items,
+                       .weight_bytes = (size_t)stats.weight_bytes,
+                       .cache_hit = stats.weights_were_ready};
 }
 
 cairn_tokenizer *cairn_llm_tokenizer(const cairn_llm *llm) { return llm->model->text.tokenizer; }
@@ -499,7 +503,9 @@ cairn_status cairn_llm_forward(cairn_llm *llm, const cairn_forward_options *opti
 
 cairn_status cairn_llm_reset(cairn_llm *llm, int64_t n) {
   CRN_TRY(crn_llm_acquire(llm));
+  const int64_t start = crn_trace_begin(llm->context);
   cairn_status status = crn_llm_cut(llm, n);
+  CRN_TRACE_END(llm->context, start, "engine", status == CAIRN_OK ? NULL : cairn_status_name(status), "Reset to %lld", (long long)n);
   crn_llm_yield(llm);
   return status;
 }

@@ -6,7 +6,7 @@
 #include "engines/llm/speculate.h"
 #include "engines/llm/vision.h"
 
-enum { DEFAULT_SINKS = 4 };
+enum { DEFAULT_SINKS = 4, LEAST_CONTEXT = 8 };
 
 static int64_t sinks_of(const crn_generator *g) {
   const int64_t asked = g->options->overflow.sinks, most = g->llm->max_context / 2;
@@ -114,8 +114,9 @@ cairn_status crn_overflow_begin(crn_generator *g) {
   if (o->kind == CAIRN_OVERFLOW_SUMMARISE && !o->replace)
     return CRN_FAIL(INVALID_ARGUMENT, "overflow 'summarise' needs a function that gives the summary");
   if (!is_on(g)) return CAIRN_OK;
-  if (g->llm->max_context < 8)
-    return CRN_FAIL(INVALID_ARGUMENT, "a context of %lld tokens is too short to make room in", (long long)g->llm->max_context);
+  if (g->llm->max_context < LEAST_CONTEXT)
+    return CRN_FAIL(INVALID_ARGUMENT, "a context of %lld tokens is too short to make room in; it must have %d or more",
+                    (long long)g->llm->max_context, (int)LEAST_CONTEXT);
   if (g->options->max_tokens == 0 || (int64_t)g->fed.size + 1 <= crn_overflow_limit(g)) return CAIRN_OK;
   CRN_TRY(crn_overflow_make_room(g));
   g->first_token = 0;

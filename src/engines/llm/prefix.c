@@ -1,4 +1,5 @@
 /// Going back to an earlier point of a sequence.
+#include "base/trace.h"
 #include "engines/llm/prompt_cache.h"
 
 void crn_llm_take_snapshot(cairn_llm *llm) {
@@ -99,12 +100,15 @@ cairn_status crn_llm_find_prefix(cairn_llm *llm, const int32_t *tokens, int64_t 
   CRN_TRY(crn_llm_resolve_prefix(llm, tokens, n, keep, &out->kept, &out->note));
   if (!keep) return CAIRN_OK;
   int64_t kept;
+  const int64_t start = crn_trace_begin(llm->context);
   CRN_TRY(crn_llm_shelf_take(llm, tokens, n, out->kept, &kept));
   out->from_memory = kept - out->kept;
   out->kept = kept;
   CRN_TRY(crn_prompt_cache_take(llm, tokens, n, out->kept, &kept));
   out->from_disk = kept - out->kept;
   out->kept = kept;
+  if (out->from_memory || out->from_disk)
+    CRN_TRACE_END(llm->context, start, "engine", out->from_disk ? "prompt cache" : "memory", "Take prefix %lld", (long long)kept);
   return CAIRN_OK;
 }
 

@@ -96,46 +96,59 @@ static int64_t count_blocks(const cairn_llm *llm, const chain *c, int64_t from) 
   return n;
 }
 
-// Blocks that are read and checked at once, by all threads: checking is most of the work.
+// Blocks that are read, checked and written at once, by all threads. What a thread has checked lies in its cache when it writes it.
 enum { AT_ONCE = 16 };
 
 typedef struct batch {
-  const crn_block_store *store;
+  cairn_llm *llm;
   const chain *chain;
   size_t bytes;  ///< of each
-  int64_t first;
-  crn_file_map maps[AT_ONCE];
-  const void *data[AT_ONCE];
+  int64_t first, end;
+  int64_t apart, group;  ///< so many blocks share pages and are one thread's; the first such group
   cairn_status status[AT_ONCE];
 } batch;
 
-static void read_blocks(void *user, int64_t begin, int64_t end, int worker) {
+static cairn_status take_block(const batch *b, int64_t i) {
+  const crn_block_name name = rows_name(b->chain, i);
+  crn_file_map map;
+  const void *data;
+  CRN_TRY(crn_block_store_read(b->llm->model->prompt_cache, &name, b->bytes, &map, &data));
+  cairn_status status = crn_llm_all_rows_write(&b->llm->states, i * CRN_PROMPT_BLOCK, (i + 1) * CRN_PROMPT_BLOCK, data);
+  crn_file_map_close(&map);
+  return status;
+}
+
+static void take_blocks_of(void *user, int64_t begin, int64_t end, int worker) {
   batch *b = user;
   (void)worker;
-  for (int64_t i = begin; i < end; i++) {
-    const crn_block_name name = rows_name(b->chain, b->first + i);
-    b->status[i] = crn_block_store_read(b->store, &name, b->bytes, &b->maps[i], &b->data[i]);
+  for (int64_t i = (b->group + begin) * b->apart; i < (b->group + end) * b->apart; i++) {
+    if (i >= b->first && i < b->end) b->status[i - b->first] = take_block(b, i);
   }
 }
 
-// Writes rows of the blocks [first, end), at most AT_ONCE. `*out_n` tells how many there were before one that is none.
+// Pages are taken while rows are written, so those who write at once must not meet in one.
+static int64_t blocks_of_a_page(const crn_llm_states *s) {
+  const int64_t rows = crn_llm_states_are_paged(s) ? s->page_rows : 0;
+  return rows > CRN_PROMPT_BLOCK ? rows / CRN_PROMPT_BLOCK : 1;
+}
+
+// Takes rows of the blocks [first, end), at most AT_ONCE. `*out_n` tells how many there were before one that is none. Rows behind that
+// one may be written, too: nobody will read them.
 static cairn_status take_rows(cairn_llm *llm, const chain *c, int64_t first, int64_t end, int64_t *out_n) {
-  batch b = {
-      .store = llm->model->prompt_cache, .chain = c, .bytes = crn_llm_all_rows_bytes(&llm->states, CRN_PROMPT_BLOCK), .first = first};
-  const int64_t n = end - first;
-  cairn_status status = CAIRN_OK;
-  bool is_over = false;
+  batch b = {.llm = llm,
+             .chain = c,
+             .bytes = crn_llm_all_rows_bytes(&llm->states, CRN_PROMPT_BLOCK),
+             .first = first,
+             .end = end,
+             .apart = blocks_of_a_page(&llm->states)};
+  b.group = first / b.apart;
+  crn_pool_run(llm->context->pool, (end - 1) / b.apart + 1 - b.group, 1, take_blocks_of, &b);
   *out_n = 0;
-  crn_pool_run(llm->context->pool, n, 1, read_blocks, &b);
-  for (int64_t i = 0; i < n; i++) {
-    is_over |= b.status[i] != CAIRN_OK;
-    if (b.status[i] == CAIRN_OUT_OF_MEMORY && status == CAIRN_OK) status = CRN_FAIL(OUT_OF_MEMORY, "no memory to read the prompt cache");
-    if (!is_over && status == CAIRN_OK)
-      status = crn_llm_all_rows_write(&llm->states, (first + i) * CRN_PROMPT_BLOCK, (first + i + 1) * CRN_PROMPT_BLOCK, b.data[i]);
-    *out_n += !is_over && status == CAIRN_OK;
-    crn_file_map_close(&b.maps[i]);
+  while (*out_n < end - first && b.status[*out_n] == CAIRN_OK) ++*out_n;
+  for (int64_t i = 0; i < end - first; i++) {
+    if (b.status[i] == CAIRN_OUT_OF_MEMORY) return CRN_FAIL(OUT_OF_MEMORY, "no memory to read the prompt cache");
   }
-  return status;
+  return CAIRN_OK;
 }
 
 static cairn_status take_whole(cairn_llm *llm, const chain *c, int64_t n_blocks) {
@@ -154,7 +167,7 @@ static cairn_status take_blocks(cairn_llm *llm, const chain *c, const int32_t *t
   const int64_t from = kept / CRN_PROMPT_BLOCK, found = count_blocks(llm, c, from);
   const bool needs_whole = crn_llm_has_whole_states(&llm->model->contract);
   if (found * CRN_PROMPT_BLOCK <= kept) return CAIRN_OK;
-  CRN_TRY(crn_llm_states_reserve(&llm->states, found * CRN_PROMPT_BLOCK, kept));
+  CRN_TRY(crn_llm_states_extend(&llm->states, found * CRN_PROMPT_BLOCK, kept));
   CRN_TRY(crn_history_reserve(&llm->history, llm->states.capacity));
   cairn_status status = CAIRN_OK;
   int64_t n = from, taken = 1;

@@ -2,6 +2,7 @@
 #include "engines/llm/sequence.h"
 
 #include "base/log.h"
+#include "base/trace.h"
 #include "engines/llm/pipelined.h"
 #include "engines/llm/speculate.h"
 #include "engines/llm/static_shape.h"
@@ -32,6 +33,10 @@ cairn_status crn_llm_sequence_start(cairn_llm *llm) {
 void cairn_llm_close(cairn_llm *llm) {
   if (!llm) return;
   crn_llm_model *model = llm->model;
+  // The trace is kept by a context that may go away with its last model.
+  cairn_context *context = model->context;
+  cairn_context_retain(context);
+  const int64_t start = crn_trace_begin(context);
   crn_pipeline_close(llm);
   crn_speculator_destroy(llm);
   crn_llm_runner_deinitialize(&llm->runner);
@@ -44,6 +49,8 @@ void cairn_llm_close(cairn_llm *llm) {
   crn_llm_turn_deinitialize(&llm->turn);
   crn_free(&model->context->allocator, llm, sizeof *llm);
   crn_llm_model_release(model);
+  CRN_TRACE_END(context, start, "engine", NULL, "Clean up");
+  cairn_context_release(context);
 }
 
 // --- further ones -----------------------------------------------------------------------------------------------------

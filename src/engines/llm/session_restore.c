@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/file.h"
+#include "base/trace.h"
 #include "cairn/session.h"
 #include "engines/llm/session_file.h"
 #include "engines/llm/vision.h"
@@ -186,7 +187,7 @@ static cairn_status write_all(reader *r) {
   const unsigned char *rows = r->rows;
   const size_t whole = crn_llm_whole_bytes(&llm->states);
   CRN_TRY(crn_llm_go_back(llm, 0));
-  CRN_TRY(crn_llm_states_reserve(&llm->states, n, 0));
+  CRN_TRY(crn_llm_states_extend(&llm->states, n, 0));
   CRN_TRY(crn_history_reserve(&llm->history, llm->states.capacity));
   for (int64_t at = 0; at < n; at += CRN_SESSION_ROWS) {
     const int64_t end = n - at < CRN_SESSION_ROWS ? n : at + CRN_SESSION_ROWS;
@@ -221,9 +222,10 @@ static cairn_status read_all(reader *r, const crn_file_map *map) {
 
 static cairn_status restore(cairn_llm *llm, const char *path) {
   reader r = {.llm = llm};
-  crn_file_map map;
-  CRN_TRY(crn_file_map_open(path, &map));
-  cairn_status status = read_all(&r, &map);
+  crn_file_map map = {0};
+  if (!*path) return CRN_FAIL(INVALID_ARGUMENT, "the name of the session to restore is empty");
+  cairn_status status = crn_file_map_open(path, &map);
+  if (status == CAIRN_OK) status = read_all(&r, &map);
   if (r.tokens) crn_free(&llm->context->allocator, r.tokens, r.tokens_bytes);
   crn_file_map_close(&map);
   return status == CAIRN_OK ? status : crn_note(status, "restoring the session '%s'", path);
@@ -231,7 +233,9 @@ static cairn_status restore(cairn_llm *llm, const char *path) {
 
 cairn_status cairn_llm_restore(cairn_llm *llm, const char *path) {
   CRN_TRY(crn_llm_acquire(llm));
+  const int64_t start = crn_trace_begin(llm->context);
   cairn_status status = restore(llm, path);
+  CRN_TRACE_END(llm->context, start, "engine", path, "Restore session %lld", (long long)llm->history.n);
   crn_llm_yield(llm);
   return status;
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/trace.h"
 #include "cairn/session.h"
 #include "engines/llm/session_file.h"
 #include "engines/llm/vision.h"
@@ -173,7 +174,9 @@ static cairn_status save(cairn_llm *llm, const char *path) {
 
 cairn_status cairn_llm_save(cairn_llm *llm, const char *path) {
   CRN_TRY(crn_llm_acquire(llm));
+  const int64_t start = crn_trace_begin(llm->context);
   cairn_status status = save(llm, path);
+  CRN_TRACE_END(llm->context, start, "engine", path, "Save session %lld", (long long)llm->history.n);
   crn_llm_yield(llm);
   return status;
 }

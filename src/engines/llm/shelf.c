@@ -109,7 +109,7 @@ static int64_t usable(const cairn_llm *llm, const crn_llm_parked *p, const int32
 
 // Rows behind those that are held may be written without harm until the history says that they count.
 static cairn_status take_over(cairn_llm *llm, const crn_llm_parked *p, const int32_t *tokens, int64_t kept, int64_t n) {
-  CRN_TRY(crn_llm_states_reserve(&llm->states, n, kept));
+  CRN_TRY(crn_llm_states_extend(&llm->states, n, kept));
   CRN_TRY(crn_history_reserve(&llm->history, llm->states.capacity));
   CRN_TRY(crn_llm_rows_pass(&p->states, kept, n, &llm->states));
   if (crn_llm_has_whole_states(&llm->model->contract)) {

@@ -18,7 +18,7 @@ const char *crn_speculator_obstacle(const cairn_llm *llm) {
   return NULL;
 }
 
-static cairn_status check(const crn_generator *g, const char **out_obstacle) {
+static cairn_status check(const crn_generator *g, bool computes_ahead, const char **out_obstacle) {
   const cairn_speculation *o = &g->options->speculation;
   *out_obstacle = NULL;
   if (o->mode != CAIRN_SPECULATION_OFF && o->mode != CAIRN_SPECULATION_AUTO && o->mode != CAIRN_SPECULATION_LOOKUP &&
@@ -32,8 +32,7 @@ static cairn_status check(const crn_generator *g, const char **out_obstacle) {
   if (o->mode == CAIRN_SPECULATION_LOOKUP && o->draft)
     return CRN_FAIL(INVALID_ARGUMENT, "speculation by lookup uses no draft model; modes 'draft' and 'auto' do");
   *out_obstacle = crn_speculator_obstacle(g->llm);
-  if (!*out_obstacle && o->mode == CAIRN_SPECULATION_AUTO && g->llm->model->driver->decode)
-    *out_obstacle = "the engine computes ahead already";
+  if (!*out_obstacle && o->mode == CAIRN_SPECULATION_AUTO && computes_ahead) *out_obstacle = "the engine computes ahead already";
   if (!*out_obstacle || o->mode == CAIRN_SPECULATION_AUTO) return CAIRN_OK;
   return CRN_FAIL(UNSUPPORTED, "speculation is not possible: %s", *out_obstacle);
 }
@@ -74,7 +73,7 @@ static cairn_status propose_forced(void *user, const int32_t *tokens, int64_t n,
   return CAIRN_OK;
 }
 
-static cairn_status open_sources(crn_generator *g, crn_speculator *s) {
+static cairn_status open_sources(crn_generator *g, crn_speculator *s, cairn_llm *draft) {
   const cairn_speculation *o = &g->options->speculation;
   cairn_stop_reason reason;
   s->n_sources = 0;
@@ -84,36 +83,49 @@ static cairn_status open_sources(crn_generator *g, crn_speculator *s) {
     CRN_TRY(crn_ngram_begin(&s->ngrams, (int64_t)g->fed.size + crn_generator_most(g, &reason)));
     s->sources[s->n_sources++] = crn_ngram_source(&s->ngrams);
   }
-  if (!o->draft) return CAIRN_OK;
-  CRN_TRY(crn_draft_model_begin(&s->model, g, o->draft));
+  if (!draft) return CAIRN_OK;
+  CRN_TRY(crn_draft_model_begin(&s->model, g, draft));
   s->sources[s->n_sources++] = crn_draft_model_source(&s->model);
   return CAIRN_OK;
 }
 
-cairn_status crn_speculator_begin(crn_generator *g) {
-  const cairn_speculation *o = &g->options->speculation;
+cairn_status crn_speculator_check(crn_generator *g, bool computes_ahead, bool *out_speculates) {
   const char *obstacle;
-  CRN_TRY(check(g, &obstacle));
+  *out_speculates = false;
+  CRN_TRY(check(g, computes_ahead, &obstacle));
   g->result->speculation_note = obstacle ? obstacle : "";
-  if (o->mode == CAIRN_SPECULATION_OFF || obstacle) return CAIRN_OK;
+  if (g->options->speculation.mode == CAIRN_SPECULATION_OFF || obstacle) return CAIRN_OK;
   if (g->is_forced) {
     g->result->speculation_note = "the tokens are given";
     return CAIRN_OK;
   }
+  *out_speculates = true;
+  return CAIRN_OK;
+}
+
+cairn_status crn_speculator_open(crn_generator *g, cairn_llm *draft, int64_t most_behind) {
+  const cairn_speculation *o = &g->options->speculation;
   CRN_TRY(create(g->llm));
   crn_speculator *s = g->llm->speculator;
   s->most = o->max_draft ? o->max_draft : CRN_DRAFT_MOST;
   s->is_careless = o->always;
   s->n_run = s->n_used = 0;
-  CRN_TRY(open_sources(g, s));
+  s->model.most_behind = most_behind;
+  CRN_TRY(open_sources(g, s, draft));
   g->speculator = s;
   g->result->speculates = true;
   return CAIRN_OK;
 }
 
-// What became of the last draft.
+cairn_status crn_speculator_begin(crn_generator *g) {
+  bool speculates;
+  CRN_TRY(crn_speculator_check(g, g->llm->model->driver->decode != NULL, &speculates));
+  return speculates ? crn_speculator_open(g, g->options->speculation.draft, 0) : CAIRN_OK;
+}
+
+// What became of the last draft; of one that was never run, nothing.
 static void settle(crn_speculator *s, bool is_refuted) {
-  if (s->n_run > 1) {
+  if (s->n_run > 1 && s->n_used > 0) {
     s->outcome.n_accepted = s->n_used - 1;
     s->outcome.is_refuted = is_refuted && s->n_used < s->n_run;
     crn_draft_account_take(&s->account, &s->outcome);

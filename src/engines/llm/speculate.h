@@ -18,13 +18,16 @@ typedef struct crn_draft_model {
   cairn_llm *llm;    ///< borrowed for a generation, which has its turn; else NULL
   uint64_t checked;  ///< serial of the model whose vocabulary is known to be the same
   crn_generator *generator;
-  int64_t vocab_size;  ///< of the larger model
-  bool has_caught_up;  ///< the last draft took more than the token before it
+  int64_t vocab_size;   ///< of the larger model
+  bool has_caught_up;   ///< the last draft took more than the token before it
+  int64_t most_behind;  ///< tokens it catches up for one draft; when it is further behind there is none yet. 0 = any
 } crn_draft_model;
 
 /// Takes `llm` for a generation of `g`. Errors: INVALID_ARGUMENT (it is the model itself), INCOMPATIBLE (another vocabulary, naming the
 /// first difference), UNSUPPORTED (a state that cannot be cut back), BUSY.
 cairn_status crn_draft_model_begin(crn_draft_model *m, crn_generator *g, cairn_llm *llm);
+/// Whether the model of `draft` can draft for that of `llm`. Errors: INCOMPATIBLE, UNSUPPORTED, as above.
+cairn_status crn_draft_model_check(const cairn_llm *llm, const cairn_llm *draft);
 void crn_draft_model_end(crn_draft_model *m);
 crn_draft_source crn_draft_model_source(crn_draft_model *m);
 
@@ -54,6 +57,14 @@ const char *crn_speculator_obstacle(const cairn_llm *llm);
 /// Errors: UNSUPPORTED (asked for by name and impossible, with the reason), INVALID_ARGUMENT, those of the draft model, OUT_OF_MEMORY.
 cairn_status crn_speculator_begin(crn_generator *g);
 void crn_speculator_end(crn_generator *g);
+
+/// The two halves of crn_speculator_begin, for generations that have no sequence yet when they are asked for. Checks what the options say;
+/// when there is to be no speculation the note of the result says why. `computes_ahead`: the engine has no use for drafts by itself.
+/// Errors: UNSUPPORTED, INVALID_ARGUMENT.
+cairn_status crn_speculator_check(crn_generator *g, bool computes_ahead, bool *out_speculates);
+/// Begins on the sequence of the generation, with `draft` (may be NULL) as the smaller model. `most_behind` is crn_draft_model's.
+/// Errors: as crn_draft_model_begin, OUT_OF_MEMORY.
+cairn_status crn_speculator_open(crn_generator *g, cairn_llm *draft, int64_t most_behind);
 /// Of a sequence that is closed.
 void crn_speculator_destroy(cairn_llm *llm);
 

@@ -184,14 +184,23 @@ done:
   return status;
 }
 
+static cairn_status check_limit(const crn_llm_states *s, int64_t rows) {
+  if (rows <= s->limit || rows <= s->capacity) return CAIRN_OK;
+  return CRN_FAIL(CONTEXT_FULL, "KV cache capacity exceeded: %lld tokens are needed but only %lld fit", (long long)rows,
+                  (long long)s->limit);
+}
+
 cairn_status crn_llm_states_reserve(crn_llm_states *s, int64_t rows, int64_t used) {
-  if (rows <= s->capacity) return crn_llm_states_are_paged(s) ? crn_llm_pages_reserve(s, rows, used) : CAIRN_OK;
-  if (rows > s->limit) {
-    return CRN_FAIL(CONTEXT_FULL, "KV cache capacity exceeded: %lld tokens are needed but only %lld fit", (long long)rows,
-                    (long long)s->limit);
-  }
+  CRN_TRY(check_limit(s, rows));
   if (crn_llm_states_are_paged(s)) return crn_llm_pages_reserve(s, rows, used);
-  return grow(s, grown(s->capacity, rows, s->limit), used);
+  return rows <= s->capacity ? CAIRN_OK : grow(s, grown(s->capacity, rows, s->limit), used);
+}
+
+cairn_status crn_llm_states_extend(crn_llm_states *s, int64_t rows, int64_t used) {
+  // A window takes its pages while it moves.
+  if (s->strategy != CRN_LLM_KV_PAGED) return crn_llm_states_reserve(s, rows, used);
+  CRN_TRY(check_limit(s, rows));
+  return crn_llm_pages_extend(s, rows);
 }
 
 // --- a second sequence ------------------------------------------------------------------------------------------------

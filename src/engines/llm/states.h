@@ -53,6 +53,8 @@ void crn_llm_states_deinitialize(crn_llm_states *s);
 /// Makes room for `rows`, keeping the first `used`; new rows are zero. Errors: CONTEXT_FULL (more than the limit),
 /// OUT_OF_MEMORY (nothing changed).
 cairn_status crn_llm_states_reserve(crn_llm_states *s, int64_t rows, int64_t used);
+/// The same for whoever writes rows [used, rows) as a whole, or shares pages of others for them: what lies in pages gets none yet.
+cairn_status crn_llm_states_extend(crn_llm_states *s, int64_t rows, int64_t used);
 /// Makes `out` the states of a second sequence that agrees with `from` in its first `rows` tokens. Pages are shared until either writes to
 /// them; other storage is copied: the rows of caches, and all of states without rows, which are those of the moment. `out` is not
 /// initialized yet, and nothing may run on `from`. On failure nothing is held. Errors: INVALID_ARGUMENT (rows), OUT_OF_MEMORY.
@@ -83,5 +85,7 @@ cairn_status crn_llm_pages_choose(crn_llm_states *s, const crn_llm_states_option
 cairn_status crn_llm_pages_create(const crn_llm_states *s, const crn_llm_state *state, const int64_t *shape, cairn_ndarray **out);
 /// crn_llm_states_reserve for pages.
 cairn_status crn_llm_pages_reserve(crn_llm_states *s, int64_t rows, int64_t used);
+/// Makes the tables of pages long enough for `rows`, which the limit allows.
+cairn_status crn_llm_pages_extend(crn_llm_states *s, int64_t rows);
 
 #endif

@@ -84,8 +84,9 @@ static cairn_status take_rows(const crn_llm_states *s, int64_t first, int64_t en
   return CAIRN_OK;
 }
 
-static cairn_status grow(crn_llm_states *s, int64_t rows) {
+cairn_status crn_llm_pages_extend(crn_llm_states *s, int64_t rows) {
   const crn_llm_contract *c = s->contract;
+  if (rows <= s->capacity) return CAIRN_OK;
   int64_t capacity = (rows + s->page_rows - 1) / s->page_rows * s->page_rows;
   if (capacity > s->limit) capacity = s->limit;
   for (int i = 0; i < c->n_states; i++) {
@@ -100,7 +101,7 @@ static cairn_status grow(crn_llm_states *s, int64_t rows) {
 // before the first of them. A window takes its pages while it moves: those that it drops are the next ones.
 cairn_status crn_llm_pages_reserve(crn_llm_states *s, int64_t rows, int64_t used) {
   bool grows = rows > s->capacity, is_window = s->strategy == CRN_LLM_KV_CHUNKED;
-  if (grows) CRN_TRY(grow(s, rows));
+  if (grows) CRN_TRY(crn_llm_pages_extend(s, rows));
   if (is_window && !grows) return CAIRN_OK;
   int64_t end = is_window && s->capacity > used + s->page_rows ? used + s->page_rows : s->capacity;
   return take_rows(s, used < end ? used : end, end);

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/context.h"
 #include "base/status.h"
+#include "base/trace.h"
 #include "engines/vision/image.h"
 
 const char *cairn_image_formats(void) { return crn_image_formats(); }
@@ -93,6 +94,7 @@ static cairn_status check_features(const crn_vision *v, const cairn_ndarray *fea
 
 static cairn_status encode(crn_vision *v, cairn_ndarray *pixels, cairn_ndarray **out_features) {
   cairn_ndarray *features;
+  const int64_t start = crn_trace_begin(v->context);
   CRN_TRY(prepare(v));
   // What one function gives goes to the next as it is.
   CRN_TRY(run_one(v->encode, pixels, &features));
@@ -109,6 +111,7 @@ static cairn_status encode(crn_vision *v, cairn_ndarray *pixels, cairn_ndarray *
     return status;
   }
   v->n_encoded++;
+  CRN_TRACE_END(v->context, start, "engine", NULL, "Encode image %lld", (long long)v->n_encoded);
   *out_features = features;
   return CAIRN_OK;
 }
