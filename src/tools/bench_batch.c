@@ -150,7 +150,7 @@ cairn_status crn_bench_batch(crn_tool *t, cairn_llm *llm, const crn_bench_batch_
   *out = (crn_bench_batch_result){.step_budget = o->max_step_seconds > 0 ? o->max_step_seconds : 0.1};
   if (o->n_prompt + o->n_generate + o->most * (o->n_prompt / 24 + 3) + 8 > info.max_context)
     return CRN_FAIL(CONTEXT_FULL,
-                    "%lld prompt and %lld generated tokens of %d sequences are more than the %lld the model takes (-p and -g say how many)",
+                    "%lld prompt and %lld generated tokens of %d sequences are more than the %lld of a sequence (-p and -g say how many)",
                     (long long)o->n_prompt, (long long)o->n_generate, o->most, (long long)info.max_context);
   CRN_TRY(crn_arena_array(t->arena, (size_t)o->n_prompt, sizeof *m.prompt, &m.prompt));
   CRN_TRY(crn_arena_array(t->arena, (size_t)o->n_generate, sizeof *m.times, &m.times));

@@ -10,6 +10,18 @@ cairn_status crn_chat_history_initialize(crn_chat_history *h, const char *templa
   return h->messages ? CAIRN_OK : out_of_memory();
 }
 
+cairn_status crn_chat_history_restore(crn_chat_history *h, const json_t *messages) {
+  size_t i;
+  const json_t *message;
+  json_t *copy = json_deep_copy(messages);
+  if (!copy) return out_of_memory();
+  json_decref(h->messages);
+  h->messages = copy;
+  h->n_calls = 0;
+  json_array_foreach(copy, i, message) h->n_calls += (int)json_array_size(json_object_get(message, "tool_calls"));
+  return CAIRN_OK;
+}
+
 void crn_chat_history_deinitialize(crn_chat_history *h) {
   json_decref(h->messages);
   json_decref(h->tools);

@@ -15,6 +15,8 @@ typedef struct crn_chat_history {
 } crn_chat_history;
 
 cairn_status crn_chat_history_initialize(crn_chat_history *h, const char *template_name);
+/// Goes on with the messages of another conversation.
+cairn_status crn_chat_history_restore(crn_chat_history *h, const json_t *messages);
 void crn_chat_history_deinitialize(crn_chat_history *h);
 void crn_chat_history_clear(crn_chat_history *h);
 size_t crn_chat_history_size(const crn_chat_history *h);

@@ -9,9 +9,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/bandwidth.h"
 #include "base/cpu.h"
 #include "base/file.h"
 #include "base/pool.h"
+#include "base/region.h"
 #include "import/synthetic/synthetic.h"
 #include "tools/bench_batch.h"
 #include "tools/bench_prompt.h"
@@ -29,7 +31,7 @@ typedef struct bench_options {
   crn_option_integer prompt_tokens, generation_tokens, trials, batch;
   crn_option_number batch_step;
   crn_option_unsigned seed;
-  bool json;
+  bool json, clear_cache;
   crn_generation_values generation;
 } bench_options;
 
@@ -97,10 +99,15 @@ static const crn_tool_option g_alias_options[] = {
      .argument = "FILE",
      .group = GROUP_OUTPUT,
      .help = "results as a JSON file"},
+    {.name = "clear-coreai-cache",
+     .kind = OPTION_FLAG,
+     .offset = AT(clear_cache),
+     .group = GROUP_PROTOCOL,
+     .help = "forget specialized forms of the model first"},
     CRN_ENGINE_OPTIONS(bench_options),
 };
 
-static const bench_options g_defaults = {.protocol = "apple"};
+static const bench_options g_defaults;
 
 // --- measuring ----------------------------------------------------------------------------------------------------------------
 
@@ -124,6 +131,8 @@ typedef struct bench {
   trial summary;
   crn_bench_batch_result batch;
   double prepare_seconds, warmup_seconds;
+  int64_t peak_bytes;
+  double read_speed;  ///< bytes a second that memory gives to all threads; 0 = not measured
 } bench;
 
 static bool take_time(void *user, const cairn_token_event *event) {
@@ -192,6 +201,34 @@ static int64_t peak_bytes(void) {
   return (int64_t)usage.ru_maxrss * 1024;
 }
 
+// What a token in the middle of the generation reads: weights, and the rows of the cache before it.
+static double token_bytes(const bench *b, const cairn_llm_info *info) {
+  double rows = (double)b->n_prompt + (double)b->n_generate / 2,
+         row = info->kv_capacity ? (double)info->kv_bytes / (double)info->kv_capacity : 0;
+  return (double)info->weight_bytes + row * rows;
+}
+
+// Of what memory gives, how much decoding takes.
+static double roof_share(const bench *b, const cairn_llm_info *info) {
+  return b->read_speed > 0 ? b->summary.generation_tps * token_bytes(b, info) / b->read_speed : 0;
+}
+
+// Measured in the same minute, because what memory gives differs from one to the next. Called last: it takes memory of its own.
+static void measure_memory(bench *b) {
+  enum { TRIES = 8 };
+  static const size_t bytes = (size_t)512 << 20;
+  crn_memory_region region = {0};
+  crn_pool *pool = NULL;
+  char *memory;
+  cairn_status status = crn_pool_create(crn_default_allocator(), cairn_context_threads(b->t->context), &pool);
+  if (status == CAIRN_OK) status = crn_memory_region_take(&region, bytes, &memory);
+  if (status == CAIRN_OK) b->read_speed = crn_memory_read_speed(pool, memory, bytes, TRIES);
+  // Figures without a limit beside them are figures still.
+  if (status != CAIRN_OK) crn_error_clear();
+  crn_memory_region_release(&region);
+  crn_pool_destroy(pool);
+}
+
 static void write_trial(const bench *b, const trial *t, crn_json_writer *w) {
   crn_jw_open_inline_object(w);
   if (!b->is_alias) crn_jw_put_number(w, "first_token_s", t->prompt_seconds);
@@ -208,7 +245,8 @@ static void write_provenance(const bench *b, crn_json_writer *w) {
   cairn_llm_describe(b->llm, &info);
   crn_jw_key(w, "provenance");
   crn_jw_open_inline_object(w);
-  crn_jw_put_text(w, "protocol", b->o->protocol);
+  const bool is_batch = b->o->batch.given;
+  crn_jw_put_text(w, "protocol", is_batch ? "batch" : b->o->protocol ? b->o->protocol : "apple");
   crn_jw_put_text(w, "summary", b->is_medians ? "medians" : "means");
   crn_jw_put_text(w, "version", cairn_version());
   crn_jw_put_text(w, "engine", info.engine);
@@ -218,13 +256,20 @@ static void write_provenance(const bench *b, crn_json_writer *w) {
   crn_jw_put_integer(w, "threads", cairn_context_threads(b->t->context));
   crn_jw_put_integer(w, "cpu_bits", (int64_t)crn_cpu_bits());
   crn_jw_put_number(w, "load_average", getloadavg(load, 1) == 1 ? load[0] : 0);
-  crn_jw_put_integer(w, "peak_memory_bytes", peak_bytes());
-  crn_jw_put_integer(w, "kv_bytes", (int64_t)info.kv_bytes);
+  crn_jw_put_integer(w, "peak_memory_bytes", b->peak_bytes);
+  // The caches of a batch are those of its sequences, and gone when this is written; peak_memory_bytes has them.
+  if (!is_batch) crn_jw_put_integer(w, "kv_bytes", (int64_t)info.kv_bytes);
+  crn_jw_put_integer(w, "weight_bytes_per_token", (int64_t)info.weight_bytes);
+  if (!is_batch) crn_jw_put_integer(w, "bytes_per_token", (int64_t)token_bytes(b, &info));
+  crn_jw_put_number(w, "read_bytes_per_s", b->read_speed);
+  if (!is_batch) crn_jw_put_number(w, "roofline_share", roof_share(b, &info));
   crn_jw_close_object(w);
 }
 
 // Apple's keys as they are and where they are; ours beside them, but for the program that goes by Apple's name.
 static void write_json(const bench *b, crn_json_writer *w) {
+  cairn_llm_info info;
+  cairn_llm_describe(b->llm, &info);
   crn_jw_open_object(w);
   crn_jw_key(w, "averages");
   crn_jw_open_inline_object(w);
@@ -235,7 +280,7 @@ static void write_json(const bench *b, crn_json_writer *w) {
     crn_jw_key(w, "batch");
     crn_bench_batch_write(&b->batch, w);
   }
-  crn_jw_put_boolean(w, "cache_hit", false);
+  crn_jw_put_boolean(w, "cache_hit", info.cache_hit);
   crn_jw_put_integer(w, "generation_tokens", b->n_generate);
   crn_jw_put_text(w, "model", b->path);
   crn_jw_put_integer(w, "num_trials", b->n_trials);
@@ -282,6 +327,14 @@ static cairn_status run_trials(bench *b) {
   return CAIRN_OK;
 }
 
+static void print_limits(const bench *b) {
+  cairn_llm_info info;
+  cairn_llm_describe(b->llm, &info);
+  printf("Token:      p50 %.3f ms, p95 %.3f ms\nReads:      %.1f MB a token, %.2f of the %.1f GB/s that memory gives\n",
+         b->summary.p50 * 1e3, b->summary.p95 * 1e3, token_bytes(b, &info) / 1e6, roof_share(b, &info), b->read_speed / 1e9);
+  printf("Memory:     %.1f MB at most; packed weights were %s\n", (double)b->peak_bytes / 1e6, info.cache_hit ? "there" : "made");
+}
+
 static void print_summary(const bench *b) {
   static const char line[] = "==================================================";
   if (!is_talking(b)) return;
@@ -289,7 +342,21 @@ static void print_summary(const bench *b) {
       "\n%s\n📊 Benchmark Summary:\n%s\nPrepare:    %.3f seconds\nWarmup:     %.3f seconds\nPrompt:     %.3f tokens/sec\n"
       "Generation: %.3f tokens/sec\n",
       line, line, b->prepare_seconds, b->warmup_seconds, b->summary.prompt_tps, b->summary.generation_tps);
+  if (!b->is_alias) print_limits(b);
   if (b->o->output_json) printf("Wrote: %s\n", b->o->output_json);
+}
+
+// What one sequence has room for, and who says so.
+static cairn_status check_room(const bench *b, const cairn_llm_info *info) {
+  if (b->n_prompt + b->n_generate <= info->max_context) return CAIRN_OK;
+  const crn_generation_values *v = &b->o->generation;
+  const bool is_cache = v->kv_capacity.given && info->kv_limit == info->max_context && v->kv_capacity.value == info->kv_limit;
+  const bool is_asked = v->max_context.given && v->max_context.value == info->max_context;
+  return CRN_FAIL(CONTEXT_FULL, "%lld prompt and %lld generated tokens are more than the %lld %s (-p and -g say how many)",
+                  (long long)b->n_prompt, (long long)b->n_generate, (long long)info->max_context,
+                  is_cache   ? "the cache holds, see --kv-capacity"
+                  : is_asked ? "that --max-context allows"
+                             : "the model takes");
 }
 
 static cairn_status prepare(bench *b) {
@@ -298,10 +365,7 @@ static cairn_status prepare(bench *b) {
   CRN_TRY(crn_generation_open(b->t, b->path, &b->o->generation, CRN_NEED_IDS, &b->llm));
   b->prepare_seconds = crn_tool_now() - start;
   cairn_llm_describe(b->llm, &info);
-  if (b->n_prompt + b->n_generate > info.max_context) {
-    return CRN_FAIL(CONTEXT_FULL, "%lld prompt and %lld generated tokens are more than the %lld the model takes (-p and -g say how many)",
-                    (long long)b->n_prompt, (long long)b->n_generate, (long long)info.max_context);
-  }
+  CRN_TRY(check_room(b, &info));
   CRN_TRY(crn_arena_array(b->t->arena, (size_t)b->n_prompt, sizeof *b->prompt, &b->prompt));
   CRN_TRY(crn_arena_array(b->t->arena, (size_t)b->n_generate, sizeof *b->times, &b->times));
   CRN_TRY(crn_arena_array(b->t->arena, (size_t)b->n_trials, sizeof *b->trials, &b->trials));
@@ -326,7 +390,9 @@ static cairn_status run_batch(bench *b) {
 static int64_t given_or(const crn_option_integer *o, int64_t fallback) { return o->given ? o->value : fallback; }
 
 static int run_bench_on(crn_tool *t, const bench_options *o, const char *path, bool is_alias) {
-  bool random = strcmp(o->protocol, "pb-random-v1") == 0;
+  bool random = o->protocol && strcmp(o->protocol, "pb-random-v1") == 0;
+  if (o->batch.given && (o->trials.given || o->protocol))
+    return crn_tool_usage_error(t, "--num-trials and --protocol are about trials; --batch measures sequences at once instead");
   bench b = {.t = t, .o = o, .path = path, .is_medians = random, .is_alias = is_alias};
   b.n_prompt = given_or(&o->prompt_tokens, random ? 128 : 512);
   b.n_generate = given_or(&o->generation_tokens, random ? 256 : 1024);
@@ -346,6 +412,8 @@ static int run_bench_on(crn_tool *t, const bench_options *o, const char *path, b
   if (status == CAIRN_OK) status = prepare(&b);
   if (status == CAIRN_OK) status = o->batch.given ? run_batch(&b) : run_trials(&b);
   if (status == CAIRN_OK) {
+    b.peak_bytes = peak_bytes();
+    if (!is_alias) measure_memory(&b);
     if (!o->batch.given) summarize(&b);
     if (o->json || o->output_json) status = put_json(&b);
     if (status == CAIRN_OK && !o->batch.given) print_summary(&b);
@@ -384,6 +452,7 @@ static int run_alias(crn_tool *t, const void *values) {
     return TOOL_FAILURE;
   }
   if (make_parent(t, o->output_json) != CAIRN_OK) return crn_tool_fail(t);
+  if (o->clear_cache && crn_tool_clear_cache(t, o->model, o->model) != CAIRN_OK) return crn_tool_fail(t);
   return run_bench_on(t, o, o->model, true);
 }
 

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/cache.h"
 #include "cairn/specialize.h"
 #include "tools/commands.h"
 #include "tools/json_writer.h"
@@ -82,8 +83,9 @@ static cairn_status clear(const char *model, bool json) {
 static int run_cache(crn_tool *t, const void *values) {
   const cache_options *o = values;
   const char *what = t->n_positionals ? t->positionals[0] : "list";
-  cairn_status status;
+  cairn_status status = crn_cache_check_environment();
   const char *model = t->n_positionals > 1 ? t->positionals[1] : NULL;
+  if (status != CAIRN_OK) return crn_tool_fail(t);
   if (!strcmp(what, "list")) {
     if (model) return crn_tool_usage_error(t, "list takes no model, but '%s' is given", model);
     status = list(o->json);

@@ -13,10 +13,11 @@
 #include "tools/generation.h"
 #include "tools/guide.h"
 #include "tools/images.h"
+#include "tools/session.h"
 #include "tools/speculation.h"
 
 typedef struct chat_options {
-  const char *system;
+  const char *system, *session;
   crn_dialogue_values dialogue;
   crn_guide_values guide;
   crn_generation_values generation;
@@ -42,12 +43,14 @@ static const crn_tool_option g_options[] = {
      .help = "at most N tokens a reply (default 1024)",
      .minimum = 0,
      .maximum = 1e12},
+    CRN_SESSION_OPTION(chat_options, GROUP_CHAT),
     CRN_DIALOGUE_OPTIONS(chat_options, "separate"),
     CRN_STOP_OPTIONS(chat_options, GROUP_CHAT),
     CRN_GUIDE_OPTIONS(chat_options),
     CRN_SAMPLING_OPTIONS(chat_options),
     CRN_SPECULATION_OPTIONS(chat_options),
     CRN_ENGINE_OPTIONS(chat_options),
+    CRN_OVERFLOW_OPTION(chat_options),
 };
 
 static const chat_options g_defaults = {.generation = {.max_tokens = {.value = 1024}}};
@@ -59,6 +62,7 @@ typedef struct chat {
   bool interactive;
   cairn_grammar_source guide;
   crn_chat_history history;
+  crn_session session;
   crn_images images;           // of the whole conversation, while a reply is made
   CRN_VEC(char *) new_images;  // given with /image, for the next message
 } chat;
@@ -125,6 +129,8 @@ static cairn_status take_reply(chat *c, crn_reply *reply, const cairn_generation
   return CAIRN_OK;
 }
 
+static cairn_status save_session(chat *c) { return crn_session_save(&c->session, c->llm, c->history.messages, NULL, 0); }
+
 // Asks the model for the next message. After a failure what was added since `n_messages` is taken out of the history again.
 static cairn_status answer(chat *c, size_t n_messages) {
   crn_reply reply = {0};
@@ -139,6 +145,8 @@ static cairn_status answer(chat *c, size_t n_messages) {
   }
   if (status == CAIRN_OK) status = take_reply(c, &reply, generation);
   if (status != CAIRN_OK) crn_chat_history_cut(&c->history, n_messages);
+  // Whoever types may end the program in ways that leave it no time.
+  if (status == CAIRN_OK && c->interactive) status = save_session(c);
   fflush(stdout);
   crn_reply_close(&reply);
   if (generation) cairn_generation_destroy(generation);
@@ -217,13 +225,49 @@ static char *read_line(const chat *c) {
   }
   char *line = NULL;
   size_t capacity = 0;
+  // With a session Ctrl-C ends the input, so that there is time to save.
+  if (c->o->session) crn_interrupt_catch();
   ssize_t n = getline(&line, &capacity, stdin);
+  if (c->o->session) crn_interrupt_release();
   if (n < 0) {
     free(line);
     return NULL;
   }
   while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r')) line[--n] = 0;
   return line;
+}
+
+static cairn_status check_session_place(const chat *c) {
+  crn_tool *t = c->stream.t;
+  const char *const inputs[] = {c->o->dialogue.tools, c->o->guide.grammar}, *model = NULL;
+  if (!c->o->session) return CAIRN_OK;
+  CRN_TRY(crn_source_locate(t, t->positionals[0], NULL, &model));
+  return crn_session_check_place(c->o->session, model, inputs, 2);
+}
+
+static cairn_status open_session(chat *c) {
+  const char *path = c->o->session;
+  CRN_TRY(start_over(c));
+  CRN_TRY(crn_session_open(c->stream.t, path, c->llm, &c->session));
+  if (c->session.n_restored && !c->session.messages)
+    return CRN_FAIL(FAILED_PRECONDITION, "the session '%s' holds a text and no conversation", path);
+  if (!c->session.messages) return CAIRN_OK;
+  const json_t *first = json_array_get(c->session.messages, 0);
+  const char *role = json_string_value(json_object_get(first, "role")), *text = json_string_value(json_object_get(first, "content"));
+  bool has_system = role && strcmp(role, "system") == 0;
+  if (c->o->system && (!has_system || !text || strcmp(text, c->o->system) != 0))
+    return CRN_FAIL(INVALID_ARGUMENT, "--system: the conversation of the session '%s' has begun without it; leave it out", path);
+  if (c->interactive)
+    crn_tool_note(c->stream.t, "(the conversation in '%s' goes on: %zu messages)", path, json_array_size(c->session.messages));
+  return crn_chat_history_restore(&c->history, c->session.messages);
+}
+
+// What can be saved is saved, also when the last reply failed.
+static int close_session(chat *c, int code) {
+  cairn_status status = save_session(c);
+  crn_session_close(&c->session);
+  if (status == CAIRN_OK || code != TOOL_OK) return code;
+  return crn_tool_fail(c->stream.t);
 }
 
 // On a terminal a failed reply is told and the conversation goes on; through a pipe it ends, because whoever feeds the
@@ -247,18 +291,20 @@ static int run_chat(crn_tool *t, const void *values) {
   if (code == TOOL_CONTINUE) code = crn_dialogue_check(t, &c.o->dialogue);
   if (code == TOOL_CONTINUE) code = crn_generation_check(t, &c.o->generation);
   if (code == TOOL_CONTINUE) code = crn_speculation_check(t, &c.o->speculation);
+  if (code == TOOL_CONTINUE) code = crn_session_check(t, c.o->session, &c.o->generation);
   if (code != TOOL_CONTINUE) return code;
   cairn_status status = crn_chat_history_initialize(&c.history, c.o->dialogue.template_name);
   if (status == CAIRN_OK) status = crn_dialogue_read_tools(&c.o->dialogue, &c.history.tools);
   if (status == CAIRN_OK) status = crn_guide_read(t, &c.o->guide, &c.guide);
+  if (status == CAIRN_OK) status = check_session_place(&c);
   if (status == CAIRN_OK) status = crn_generation_open(t, t->positionals[0], &c.o->generation, CRN_NEED_CHAT, &c.llm);
   if (status == CAIRN_OK) status = crn_speculation_open(t, &c.o->speculation, &c.o->generation, &c.draft);
-  if (status == CAIRN_OK) status = start_over(&c);
+  if (status == CAIRN_OK) status = open_session(&c);
   if (status == CAIRN_OK) {
     cairn_llm_info info;
     cairn_llm_describe(c.llm, &info);
     if (c.interactive) crn_tool_note(t, "%s. /help tells about commands.", info.name);
-    code = converse(&c);
+    code = close_session(&c, converse(&c));
   } else {
     code = crn_tool_fail(t);
   }
@@ -281,6 +327,7 @@ const crn_tool_command crn_command_chat = {
         "\n"
         "  cairn chat bundle --system \"Answer in one sentence.\"\n"
         "  printf 'Hello\\nAnd again?\\n' | cairn chat model.gguf\n"
+        "  cairn chat bundle --session tuesday.session\n"
         "\n"
         "In a conversation:\n"
         "  /reset        forget the conversation\n"

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "cairn/specialize.h"
 #include "tools/commands.h"
+#include "tools/outputs.h"
 #include "tools/source.h"
 
 typedef struct compile_options {
@@ -48,6 +49,7 @@ static int run_compile(crn_tool *t, const void *values) {
   cairn_model_options options = {
       .precision = crn_precision_of(o->precision), .progress = crn_tool_progress_callback, .progress_user = t, .no_cache = true};
   cairn_status status = crn_source_find(t, t->positionals[0], NULL, &source);
+  if (status == CAIRN_OK) status = crn_output_check_folder("-o", o->output);
   if (status == CAIRN_OK) status = crn_tool_open_context(t);
   if (status == CAIRN_OK) status = crn_source_load(t, &source, o->component, &options, &model);
   if (status == CAIRN_OK) status = cairn_model_compile(model, o->output);

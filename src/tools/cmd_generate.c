@@ -2,17 +2,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/chat_history.h"
 #include "tools/commands.h"
 #include "tools/generation.h"
 #include "tools/guide.h"
 #include "tools/images.h"
 #include "tools/logits.h"
 #include "tools/outputs.h"
+#include "tools/session.h"
 #include "tools/speculation.h"
 #include "tools/text_source.h"
 
 typedef struct generate_options {
-  const char *prompt, *prompt_file, *raw_tokens, *force, *logits;
+  const char *prompt, *prompt_file, *raw_tokens, *force, *logits, *session;
   bool json, no_template;
   crn_option_list images;
   crn_dialogue_values dialogue;
@@ -83,12 +85,14 @@ static const crn_tool_option g_options[] = {
      .argument = "FILE",
      .group = GROUP_OUTPUT,
      .help = "feed the ids of {\"tokens\":[...]} instead of sampled ones"},
+    CRN_SESSION_OPTION(generate_options, GROUP_OUTPUT),
     CRN_DIALOGUE_OPTIONS(generate_options, "show: as the model writes it"),
     CRN_STOP_OPTIONS(generate_options, GROUP_OUTPUT),
     CRN_GUIDE_OPTIONS(generate_options),
     CRN_SAMPLING_OPTIONS(generate_options),
     CRN_SPECULATION_OPTIONS(generate_options),
     CRN_ENGINE_OPTIONS(generate_options),
+    CRN_OVERFLOW_OPTION(generate_options),
 };
 
 static const generate_options g_defaults = {.generation = {.max_tokens = {.value = 256}}};
@@ -102,6 +106,9 @@ typedef struct generate_job {
   json_t *tools;
   crn_images images;
   crn_str text, conversation;
+  crn_session session;
+  crn_chat_history history;  ///< of a session that is a conversation
+  char *history_text;
 } generate_job;
 
 static cairn_status take_logits(void *user, int64_t position, const float *row, int64_t vocab_size) {
@@ -119,7 +126,10 @@ static int check_options(crn_tool *t, const generate_options *o) {
     return crn_tool_usage_error(t, "--tools and --template are for the chat template; --raw-tokens and --no-template do not use it");
   if (o->force && (o->guide.schema || o->guide.grammar || o->guide.regex || o->guide.any_json))
     return crn_tool_usage_error(t, "--force gives the tokens; --json-schema, --grammar, --regex and --any-json choose them");
-  int code = crn_guide_check(t, &o->guide);
+  if (o->session && o->images.n && (o->no_template || o->raw_tokens))
+    return crn_tool_usage_error(t, "--image with --session is part of a conversation; leave --no-template and --raw-tokens out");
+  int code = crn_session_check(t, o->session, &o->generation);
+  if (code == TOOL_CONTINUE) code = crn_guide_check(t, &o->guide);
   if (code == TOOL_CONTINUE) code = crn_dialogue_check(t, &o->dialogue);
   if (code == TOOL_CONTINUE) code = crn_generation_check(t, &o->generation);
   return code != TOOL_CONTINUE ? code : crn_speculation_check(t, &o->speculation);
@@ -186,14 +196,90 @@ static cairn_status read_prompt(crn_tool *t, const generate_options *o, generate
 // Where the logits go is checked before anything large is read or computed.
 static cairn_status check_output(crn_tool *t, const generate_options *o) {
   const char *model = NULL;
-  if (!o->logits) return CAIRN_OK;
+  if (!o->logits && !o->session) return CAIRN_OK;
   CRN_TRY(crn_source_locate(t, t->positionals[0], NULL, &model));
+  const char *const inputs[] = {o->prompt_file, o->raw_tokens, o->force, o->logits};
+  CRN_TRY(crn_session_check_place(o->session, model, inputs, (int)(sizeof inputs / sizeof *inputs)));
   CRN_TRY(crn_output_check_file("--logits", o->logits));
   CRN_TRY(crn_output_check_apart("--logits", o->logits, o->prompt_file));
   CRN_TRY(crn_output_check_apart("--logits", o->logits, o->raw_tokens));
   CRN_TRY(crn_output_check_apart("--logits", o->logits, o->force));
   return crn_output_check_apart("--logits", o->logits, model);
 }
+
+// --- sessions -----------------------------------------------------------------------------------------------------------
+
+// The message becomes the next one of the conversation.
+static cairn_status continue_conversation(crn_tool *t, const generate_options *o, generate_job *job) {
+  cairn_generate_options *g = &job->options;
+  crn_session *s = &job->session;
+  crn_chat_history *h = &job->history;
+  const char *path;
+  CRN_TRY(crn_chat_history_initialize(h, o->dialogue.template_name));
+  h->tools = json_incref(job->tools);
+  if (s->n_restored && !s->messages)
+    return CRN_FAIL(FAILED_PRECONDITION, "the session '%s' holds a text and no conversation; --no-template goes on with it", o->session);
+  if (s->messages) CRN_TRY(crn_chat_history_restore(h, s->messages));
+  CRN_TRY(crn_chat_history_add_with_images(h, "user", job->text.data, o->images.items, (size_t)o->images.n));
+  crn_images_clear(&job->images);
+  for (size_t i = 0; (path = crn_chat_history_image(h, i)); i++) CRN_TRY(crn_images_add(t, &job->images, path));
+  CRN_TRY(crn_chat_history_text(h, job->llm, &job->history_text));
+  g->images = job->images.list.items;
+  g->n_images = (int)job->images.list.size;
+  g->text = NULL;
+  g->text_bytes = 0;
+  g->conversation = job->history_text;
+  g->conversation_bytes = strlen(job->history_text);
+  return CAIRN_OK;
+}
+
+// The text goes on behind the tokens there are, token by token.
+static cairn_status continue_text(crn_tool *t, const generate_options *o, generate_job *job) {
+  cairn_generate_options *g = &job->options;
+  const crn_session *s = &job->session;
+  int32_t *more = NULL, *all;
+  size_t n = g->n_tokens;
+  if (o->images.n) return CRN_FAIL(INVALID_ARGUMENT, "--image with --session is part of a conversation; the model has no chat template");
+  if (!s->n_tokens) return CAIRN_OK;
+  if (g->text) CRN_TRY(crn_tool_encode(cairn_llm_tokenizer(job->llm), g->text, g->text_bytes, false, t->arena, &more, &n));
+  CRN_TRY(crn_arena_array(t->arena, s->n_tokens + n, sizeof *all, &all));
+  memcpy(all, s->tokens, s->n_tokens * sizeof *all);
+  if (n) memcpy(all + s->n_tokens, more ? more : g->tokens, n * sizeof *all);
+  for (size_t i = 0; i < s->n_tokens; i++) {
+    if (all[i] < 0) return CRN_FAIL(UNSUPPORTED, "the session '%s' has pictures: only a conversation goes on with them", o->session);
+  }
+  g->text = NULL;
+  g->text_bytes = 0;
+  g->form = CAIRN_PROMPT_AUTO;
+  g->tokens = all;
+  g->n_tokens = s->n_tokens + n;
+  return CAIRN_OK;
+}
+
+static cairn_status continue_session(crn_tool *t, const generate_options *o, generate_job *job) {
+  if (!o->session) return CAIRN_OK;
+  CRN_TRY(crn_session_open(t, o->session, job->llm, &job->session));
+  bool is_message = !o->raw_tokens && !o->no_template && cairn_llm_has_template(job->llm) == CAIRN_OK;
+  if (!is_message) crn_error_clear();
+  return is_message ? continue_conversation(t, o, job) : continue_text(t, o, job);
+}
+
+static cairn_status save_session(generate_job *job, const cairn_generation_info *info) {
+  crn_chat_history *h = &job->history;
+  if (!job->session.path) return CAIRN_OK;
+  if (h->messages)
+    CRN_TRY(job->reply.dialogue ? crn_chat_history_add_reply(h, &job->reply) : crn_chat_history_add(h, "assistant", info->text));
+  // A token that ends a text is no part of one that goes on; nor do ids tell what a picture was.
+  size_t n = info->n_tokens - (info->n_tokens && info->stop_reason == CAIRN_STOP_EOS), n_all = info->n_prompt_tokens + n;
+  if (job->options.n_images) return crn_session_save(&job->session, job->llm, h->messages, NULL, 0);
+  int32_t *all;
+  CRN_TRY(crn_arena_array(job->stream.t->arena, n_all + 1, sizeof *all, &all));
+  if (info->n_prompt_tokens) memcpy(all, info->prompt_tokens, info->n_prompt_tokens * sizeof *all);
+  if (n) memcpy(all + info->n_prompt_tokens, info->tokens, n * sizeof *all);
+  return crn_session_save(&job->session, job->llm, h->messages, all, n_all);
+}
+
+// --- the text -----------------------------------------------------------------------------------------------------------
 
 // The text is taken apart where somebody wants its parts.
 static bool wants_parts(const generate_options *o) {
@@ -230,7 +316,8 @@ static cairn_status print_document(generate_job *job, const cairn_generation_inf
   crn_str_initialize(&text, NULL);
   cairn_status status =
       reply ? crn_reply_plain_text(reply, job->llm, info, &job->options, &text) : crn_str_append(&text, info->text, info->text_bytes);
-  if (status == CAIRN_OK) status = crn_generation_print_json(job->llm, info, &text, reply, error);
+  const crn_generation_extras extras = {.reply = reply, .session = &job->session, .error = error};
+  if (status == CAIRN_OK) status = crn_generation_print_json(job->llm, info, &text, &extras);
   crn_str_deinitialize(&text);
   return status;
 }
@@ -250,6 +337,7 @@ static int report(crn_tool *t, const generate_options *o, generate_job *job, cai
     cairn_generation_info info;
     cairn_generation_get(generation, &info);
     if (!o->json) putchar('\n');  // always one, so that the text is what comes before it
+    if (status == CAIRN_OK && save_session(job, &info) != CAIRN_OK) code = crn_tool_fail(t);
     if (o->json && print_document(job, &info, why[0] ? why : NULL) != CAIRN_OK) code = crn_tool_fail(t);
     if (status == CAIRN_OK && o->logits && crn_logits_write(&job->logits, (int64_t)info.n_prompt_tokens, o->logits) != CAIRN_OK)
       code = crn_tool_fail(t);
@@ -276,6 +364,7 @@ static int run_generate(crn_tool *t, const void *values) {
   if (status == CAIRN_OK) status = check_output(t, o);
   if (status == CAIRN_OK)
     status = crn_generation_open(t, t->positionals[0], &o->generation, o->raw_tokens ? CRN_NEED_IDS : CRN_NEED_TEXT, &job.llm);
+  if (status == CAIRN_OK) status = continue_session(t, o, &job);
   if (status == CAIRN_OK) status = crn_speculation_open(t, &o->speculation, &o->generation, &job.draft);
   if (status == CAIRN_OK) set_callbacks(t, o, &job);
   if (status == CAIRN_OK) status = open_reply(t, o, &job);
@@ -296,6 +385,9 @@ static int run_generate(crn_tool *t, const void *values) {
   crn_str_deinitialize(&job.text);
   crn_str_deinitialize(&job.conversation);
   crn_reply_close(&job.reply);
+  crn_session_close(&job.session);
+  if (o->session) crn_chat_history_deinitialize(&job.history);
+  free(job.history_text);
   json_decref(job.tools);
   if (job.llm) cairn_llm_close(job.llm);
   if (job.draft) cairn_llm_close(job.draft);
@@ -316,6 +408,7 @@ const crn_tool_command crn_command_generate = {
         "  cairn generate bundle --prompt \"Weather in Oslo?\" --tools tools.json --json\n"
         "  cairn generate bundle --prompt \"Name three cities.\" --json-schema cities.json\n"
         "  cairn generate vlm-bundle --image photo.jpg --prompt \"What is on the table?\"\n"
+        "  cairn generate bundle --session notes.session --prompt \"And in winter?\"\n"
         "  cairn generate bundle --raw-tokens prompt.json --max-tokens 16 --json",
     TOOL_OPTIONS(g_options),
     .min_positionals = 1,

@@ -39,11 +39,12 @@ static const crn_tool_option g_options[] = {
 
 static const import_options g_defaults;
 
-static cairn_status print_json(const crn_import_report *report) {
+static cairn_status print_json(const crn_import_report *report, const char *output) {
   crn_json_writer w;
   crn_jw_initialize(&w, true);
   crn_jw_open_object(&w);
   crn_jw_put_text(&w, "source", report->path);
+  if (output) crn_jw_put_text(&w, "output", output);
   crn_import_report_write(&w, report);
   crn_jw_close_object(&w);
   cairn_status status = crn_jw_print(&w, stdout);
@@ -74,10 +75,16 @@ static cairn_status find_source(crn_tool *t, const import_options *o, const char
   return status;
 }
 
+static bool names_asset(const char *path) {
+  return crn_ends_with(path, ".aimodel") || crn_ends_with(path, ".aimodel/") || crn_ends_with(path, ".aimodelc");
+}
+
 static int check_options(crn_tool *t, const import_options *o) {
   if (!o->synthetic == !t->n_positionals) return crn_tool_usage_error(t, "one model is needed: SOURCE, or --synthetic SHAPE[:TYPE]");
   if (o->check && o->output) return crn_tool_usage_error(t, "--check writes nothing; leave -o out");
   if (!o->output || (o->synthetic && crn_ends_with(o->output, ".gguf"))) return TOOL_CONTINUE;
+  if (o->synthetic && !names_asset(o->output))
+    return crn_tool_usage_error(t, "-o %s: the name of the file ends in .gguf, the one format that is written", o->output);
   (void)CRN_FAIL(UNSUPPORTED,
                  "-o: this version cannot write .aimodel files yet. Imported models run directly: give the file itself to cairn generate, "
                  "chat, run or inspect");
@@ -91,13 +98,16 @@ static int run_import(crn_tool *t, const void *values) {
   int code = check_options(t, o);
   if (code != TOOL_CONTINUE) return code;
   if (crn_tool_open_context(t) != CAIRN_OK || find_source(t, o, &path) != CAIRN_OK) return crn_tool_fail(t);
-  if (o->output) return crn_tool_flush(t, crn_tool_result(t, write_synthetic(t, path, o->output)));
+  if (o->output) {
+    code = crn_tool_result(t, write_synthetic(t, path, o->output));
+    if (code != TOOL_OK || !o->json) return crn_tool_flush(t, code);
+  }
   crn_tool_progress(t, "importing", 0, 0);
   cairn_status status = crn_import_report_open(t, path, NULL, &report);
   crn_tool_progress_clear(t);
   if (status != CAIRN_OK) return crn_tool_fail(t);
   if (o->json) {
-    status = print_json(&report);
+    status = print_json(&report, o->output);
   } else {
     printf("%s\n", path);
     status = crn_import_report_print(&report);

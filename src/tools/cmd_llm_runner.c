@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "cairn/specialize.h"
 #include "tools/commands.h"
 #include "tools/guide.h"
 #include "tools/outputs.h"
@@ -59,6 +58,7 @@ static const crn_tool_option g_options[] = {
     CHOICE("kv-cache-strategy", kv, GROUP_ENGINE, "storage of the key/value cache", "auto|fixed-size|fixed|fixed_size|growing|chunked"),
     INTEGER("kv-cache-initial-capacity", kv_capacity, GROUP_ENGINE, "rows of the cache at the start"),
     CHOICE("warmup", warmup, GROUP_ENGINE, "dummy run before the first one", "default|off|none|exact"),
+    INTEGER("warmup-length", warmup_length, GROUP_ENGINE, "tokens of --warmup exact, which needs it"),
     FLAG("clear-coreai-cache", clear_cache, GROUP_ENGINE, "forget specialized forms of the model first"),
     TEXT("save-logits", save_logits, "FILE", GROUP_LOGITS, "JSON file for the logits of every token"),
     TEXT("save-logits-length", save_logits_length, "N|full", GROUP_LOGITS, "best candidates kept, 1 to 20 (default 5), or full rows"),
@@ -71,7 +71,6 @@ static const crn_tool_option g_options[] = {
     INTEGER("video-frames", video_frames, GROUP_VISION, "frames taken (default 8)"),
     CHOICE("video-sampling", video_sampling, GROUP_VISION, "which frames", "uniform|fps"),
     INTEGER("verbose-level", verbose_level, "General", "as --verbose, with a number"),
-    INTEGER("warmup-length", warmup_length, NULL, "tokens of --warmup exact"),
     INTEGER("bucket-size", bucket_size, NULL, "accepted for compatibility"),
     INTEGER("chunk-size", chunk_size, NULL, "prompts above this length are run in pieces"),
 };
@@ -172,15 +171,6 @@ static void say(const crn_runner *r, const char *fmt, ...) {
   fflush(stdout);
 }
 
-// What was packed of the bundle's models before, for whatever options.
-static cairn_status clear_cache(crn_runner *r, const char *path) {
-  int64_t n;
-  uint64_t bytes;
-  CRN_TRY(cairn_cache_remove(path, &n, &bytes));
-  say(r, "🗑️  Cleared specialization cache for %s (%lld component(s))\n", r->o->model, (long long)n);
-  return CAIRN_OK;
-}
-
 static cairn_status open_model(crn_runner *r) {
   const crn_runner_options *o = r->o;
   crn_source source;
@@ -193,7 +183,7 @@ static cairn_status open_model(crn_runner *r) {
   CRN_TRY(crn_output_check_apart("--save-logits", o->save_logits, source.path));
   CRN_TRY(crn_output_check_apart("--save-logits", o->save_logits, o->prompt_file));
   CRN_TRY(crn_output_check_apart("--save-logits", o->save_logits, o->raw_tokens));
-  if (o->clear_cache) CRN_TRY(clear_cache(r, source.path));
+  if (o->clear_cache) CRN_TRY(crn_tool_clear_cache(r->t, o->model, source.path));
   CRN_TRY(check_media(r, &source));
   if (o->json_schema) {
     const crn_guide_values guide = {.schema = o->json_schema};

@@ -13,6 +13,7 @@ enum { PROMPT_TAIL = 64 };
 
 int crn_dialogue_check(crn_tool *t, const crn_dialogue_values *v) {
   cairn_dialogue_format format;
+  if (v->tool_choice && !v->tools) return crn_tool_usage_error(t, "--tool-choice needs --tools");
   if (!v->tool_format || cairn_dialogue_format_parse(v->tool_format, &format) == CAIRN_OK) return TOOL_CONTINUE;
   return crn_tool_usage_error(t, "--tool-format: %s", cairn_last_error()->message);
 }
@@ -132,6 +133,21 @@ static cairn_status choose_shown(crn_reply *r, const cairn_tokenizer *tokenizer,
   return CAIRN_OK;
 }
 
+// Keeps the grammar's sources in the tool's arena: the generation reads them when it begins.
+static cairn_status guide_calls(crn_reply *r, const char *choice, const cairn_dialogue_options *o, cairn_grammar_source *out) {
+  cairn_dialogue_options *kept;
+  if (out->kind != CAIRN_GRAMMAR_NONE)
+    return CRN_FAIL(INVALID_ARGUMENT, "--tool-choice and a grammar cannot both say what the text looks like");
+  CRN_TRY(crn_arena_array(r->t->arena, 1, sizeof *kept, &kept));
+  *kept = *o;
+  kept->on_event = NULL;
+  kept->user = NULL;
+  CRN_TRY(crn_arena_strndup(r->t->arena, o->tools, o->tools_bytes, &kept->tools));
+  CRN_TRY(crn_arena_strndup(r->t->arena, o->prompt ? o->prompt : "", o->prompt_bytes, &kept->prompt));
+  *out = (cairn_grammar_source){.kind = CAIRN_GRAMMAR_TOOL_CALLS, .dialogue = kept, .tool_choice = choice};
+  return cairn_grammar_check(r->t->context, out);
+}
+
 cairn_status crn_reply_open(crn_tool *t, const crn_dialogue_values *v, const char *how, const json_t *tools, const cairn_llm *llm,
                             cairn_generate_options *options, crn_reply *r) {
   const cairn_tokenizer *tokenizer = cairn_llm_tokenizer(llm);
@@ -159,6 +175,7 @@ cairn_status crn_reply_open(crn_tool *t, const crn_dialogue_values *v, const cha
   o.tools_bytes = tools_text ? strlen(tools_text) : 0;
   CRN_TRY_GOTO(cairn_dialogue_create(t->context, &o, &r->dialogue));
   CRN_TRY_GOTO(choose_shown(r, tokenizer, options));
+  if (v->tool_choice) CRN_TRY_GOTO(guide_calls(r, v->tool_choice, &o, &options->guide));
 done:
   crn_str_deinitialize(&prompt);
   free(tools_text);

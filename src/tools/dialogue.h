@@ -11,7 +11,7 @@
 
 /// Values of the options below.
 typedef struct crn_dialogue_values {
-  const char *reasoning, *tools, *tool_format, *template_name;
+  const char *reasoning, *tools, *tool_format, *tool_choice, *template_name;
 } crn_dialogue_values;
 
 #define CRN_GROUP_DIALOGUE "Reasoning and tools"
@@ -28,6 +28,9 @@ typedef struct crn_dialogue_values {
     {.name = "tool-format", .kind = OPTION_TEXT, .offset = CRN_DIALOGUE_AT(type, tool_format), .argument = "F", \
      .group = CRN_GROUP_DIALOGUE, .help = "how the model writes tool calls: auto (what its template and vocabulary show; " \
      "the default), none, generic, hermes, qwen-coder, llama3, mistral, gemma, functiongemma, gemma4, deepseek, harmony, agentic"}, \
+    {.name = "tool-choice", .kind = OPTION_TEXT, .offset = CRN_DIALOGUE_AT(type, tool_choice), .argument = "WHICH", \
+     .group = CRN_GROUP_DIALOGUE, .help = "keep tool calls to the schemas of --tools: auto (the model chooses whether it calls), required " \
+     "(it calls one first), none (it calls none), or the name of the tool to call (without: calls are not guided)"}, \
     {.name = "template", .kind = OPTION_TEXT, .offset = CRN_DIALOGUE_AT(type, template_name), .argument = "NAME", \
      .group = CRN_GROUP_DIALOGUE, .help = "which one of several chat templates (without: tool_use when there are tools)"}
 // clang-format on

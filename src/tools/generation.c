@@ -5,6 +5,7 @@
 
 #include "import/safetensors.h"
 #include "tools/json_writer.h"
+#include "tools/session.h"
 #include "tools/speculation.h"
 
 int crn_generation_check(crn_tool *t, const crn_generation_values *v) {
@@ -19,6 +20,8 @@ int crn_generation_check(crn_tool *t, const crn_generation_values *v) {
     return crn_tool_usage_error(t, "--kv-type %s belongs to --kv paged and --kv chunked", v->kv_type);
   if ((v->kv_window.given || v->kv_sinks.given) && !is_chunked)
     return crn_tool_usage_error(t, "--kv-window and --kv-sinks belong to --kv chunked");
+  if (v->pipeline_depth.given && !(v->engine && strcmp(v->engine, "pipelined") == 0))
+    return crn_tool_usage_error(t, "--pipeline-depth belongs to --engine pipelined");
   for (int i = 0; i < v->stop.n; i++)
     if (!v->stop.items[i][0]) return crn_tool_usage_error(t, "--stop is empty; a text to stop at is expected");
   return TOOL_CONTINUE;
@@ -254,8 +257,10 @@ static void write_engine(crn_json_writer *w, const cairn_llm_info *llm, const cr
   crn_jw_close_array(w);
 }
 
-cairn_status crn_generation_print_json(const cairn_llm *llm, const cairn_generation_info *g, const crn_str *text, const crn_reply *reply,
-                                       const char *error) {
+cairn_status crn_generation_print_json(const cairn_llm *llm, const cairn_generation_info *g, const crn_str *text,
+                                       const crn_generation_extras *extras) {
+  const crn_reply *reply = extras->reply;
+  const char *error = extras->error;
   cairn_llm_info info;
   crn_json_writer w;
   cairn_llm_describe(llm, &info);
@@ -280,6 +285,7 @@ cairn_status crn_generation_print_json(const cairn_llm *llm, const cairn_generat
   crn_speculation_write(&w, g);
   crn_jw_put_integer(&w, "prefix_hit", g->prefix_hit);
   if (g->prefix_from_disk) crn_jw_put_integer(&w, "prefix_from_disk", g->prefix_from_disk);
+  crn_session_write(&w, extras->session);
   if (g->n_overflows) {
     crn_jw_key(&w, "overflow");
     crn_jw_open_inline_object(&w);

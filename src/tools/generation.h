@@ -53,6 +53,11 @@ typedef struct crn_generation_values {
     {.name = "keep-special-tokens", .kind = OPTION_FLAG, .offset = CRN_GENERATION_AT(type, keep_special), .group = group_text, \
      .help = "show special tokens in the text"}
 
+#define CRN_OVERFLOW_OPTION(type) \
+    {.name = "overflow", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, overflow), .argument = "HOW", \
+     .group = CRN_GROUP_ENGINE, .help = "when the context is full: refuse (also without this flag), or slide: drop the oldest tokens", \
+     .choices = "refuse|slide"}
+
 #define CRN_ENGINE_OPTIONS(type) \
     {.name = "engine", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, engine), .argument = "E", \
      .group = CRN_GROUP_ENGINE, .help = "how steps are run: pipelined computes the next tokens while the last one is made text of", \
@@ -73,14 +78,13 @@ typedef struct crn_generation_values {
     {.name = "kv-type", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, kv_type), .argument = "T", \
      .group = CRN_GROUP_ENGINE, .help = "what pages hold: int8 takes about half of 16-bit caches, and rounds", .choices = "auto|int8"}, \
     {.name = "prefill-chunk", .kind = OPTION_INTEGER, .offset = CRN_GENERATION_AT(type, prefill_chunk), .argument = "N", \
-     .group = CRN_GROUP_ENGINE, .help = "run prompts in pieces of N tokens", .minimum = 1, .maximum = 1e12}, \
+     .group = CRN_GROUP_ENGINE, .help = "run prompts in pieces of N tokens; except with --precision exact, another N may " \
+     "change a token where two are nearly equal", .minimum = 1, .maximum = 1e12}, \
     {.name = "max-context", .kind = OPTION_INTEGER, .offset = CRN_GENERATION_AT(type, max_context), .argument = "N", \
      .group = CRN_GROUP_ENGINE, .help = "tokens a sequence may have (at most what the model says)", .minimum = 1, .maximum = 1e12}, \
-    {.name = "overflow", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, overflow), .argument = "HOW", \
-     .group = CRN_GROUP_ENGINE, .help = "when the context is full: refuse (also without this flag), or slide: drop the oldest tokens", \
-     .choices = "refuse|slide"}, \
     {.name = "prompt-cache", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, prompt_cache), .argument = "DIR", \
-     .group = CRN_GROUP_ENGINE, .help = "keep what prompts cost to compute in DIR, for later ones that begin alike"}, \
+     .group = CRN_GROUP_ENGINE, .help = "keep what prompts cost to compute in DIR, for later ones that begin alike; " \
+     "except with --precision exact, what is taken from there may change a token where two are nearly equal"}, \
     {.name = "precision", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, precision), .argument = "P", \
      .group = CRN_GROUP_ENGINE, .help = "arithmetic of products with weights; auto is int8 where most weights are quantised, else exact", \
      .choices = "auto|exact|bf16|int8"}, \
@@ -139,9 +143,15 @@ void crn_generation_note_overflow(crn_tool *t, const cairn_generation_info *info
 /// The closing line on stderr: numbers of tokens, speeds, why it ended. Silent with -q.
 void crn_generation_note(crn_tool *t, const cairn_generation_info *info);
 
-/// Prompt and generation of one call as the document of cairn generate --json. `error` and `reply` NULL = none. `text` is
-/// the generated text for itself.
-cairn_status crn_generation_print_json(const cairn_llm *llm, const cairn_generation_info *info, const crn_str *text, const crn_reply *reply,
-                                       const char *error);
+/// What crn_generation_print_json tells beside the generation; NULL = nothing.
+typedef struct crn_generation_extras {
+  const crn_reply *reply;
+  const struct crn_session *session;
+  const char *error;
+} crn_generation_extras;
+
+/// Prompt and generation of one call as the document of cairn generate --json. `text` is the generated text for itself.
+cairn_status crn_generation_print_json(const cairn_llm *llm, const cairn_generation_info *info, const crn_str *text,
+                                       const crn_generation_extras *extras);
 
 #endif

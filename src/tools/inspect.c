@@ -51,8 +51,7 @@ static cairn_status open_bundle(crn_tool *t, subject *s, const char *path, const
       CRN_TRY(add_component(t, s, role));
     }
   }
-  if (only && !found) return CRN_FAIL(NOT_FOUND, "the bundle has no component '%s'", only);
-  return CAIRN_OK;
+  return only && !found ? crn_source_no_component(s->bundle, only) : CAIRN_OK;
 }
 
 static cairn_status open_subject(crn_tool *t, const crn_source *source, const char *only, subject *s) {

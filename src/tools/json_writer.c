@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/file.h"
+
 void crn_jw_initialize(crn_json_writer *w, bool pretty) {
   *w = (crn_json_writer){.pretty = pretty};
   crn_str_initialize(&w->text, NULL);
@@ -135,4 +137,10 @@ cairn_status crn_jw_print(crn_json_writer *w, FILE *file) {
   if (fwrite(w->text.data, 1, w->text.size, file) != w->text.size || fputc('\n', file) == EOF)
     return CRN_FAIL(IO, "cannot write the output: %s", strerror(errno));
   return CAIRN_OK;
+}
+
+cairn_status crn_jw_save(crn_json_writer *w, const char *path) {
+  CRN_TRY(w->status);
+  CRN_TRY(crn_str_putc(&w->text, '\n'));
+  return crn_file_replace(path, w->text.data, w->text.size);
 }

@@ -49,5 +49,7 @@ void crn_jw_put_boolean(crn_json_writer *w, const char *key, bool value);
 
 /// Prints what was written and a newline. Errors: the first failure, IO.
 cairn_status crn_jw_print(crn_json_writer *w, FILE *file);
+/// The same into a file, which is there whole or not at all.
+cairn_status crn_jw_save(crn_json_writer *w, const char *path);
 
 #endif

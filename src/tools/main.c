@@ -2,6 +2,7 @@
 //
 //   main.c       dispatch            options.c  parsing from tables        help.c  help, completion from the same tables
 //   cmd_*.c      one per command     tool.c     messages, progress         source.c, values.c, …  what commands share
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,6 +135,8 @@ static const crn_tool_command *find_alias(const char *name) {
 
 int main(int argc, char **argv) {
   crn_arena arena;
+  // A file that may not grow (ulimit -f) is then a write that fails, which is told like a full disk, instead of the end of the program.
+  signal(SIGXFSZ, SIG_IGN);
   crn_arena_initialize(&arena, NULL);
   crn_tool t = {.arena = &arena};
   const char *base = argc > 0 && strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argc > 0 ? argv[0] : "cairn";

@@ -36,9 +36,16 @@ static cairn_status check_folder(const char *option, const char *path, const cha
   return CAIRN_OK;
 }
 
+// Inputs may be "-", the standard input; a file of that name is never what is meant.
+static cairn_status check_name(const char *option, const char *path) {
+  if (strcmp(path, "-") != 0) return CAIRN_OK;
+  return CRN_FAIL(INVALID_ARGUMENT, "%s -: the name of a file is expected; /dev/stdout is the standard output", option);
+}
+
 cairn_status crn_output_check_file(const char *option, const char *path) {
   struct stat st;
   if (!path) return CAIRN_OK;
+  CRN_TRY(check_name(option, path));
   bool exists = stat(path, &st) == 0;
   if (exists && S_ISDIR(st.st_mode)) return CRN_FAIL(IO, "%s %s: that is a folder, a file is to be written", option, path);
   if (exists && !S_ISREG(st.st_mode))
@@ -52,9 +59,21 @@ cairn_status crn_output_check_file(const char *option, const char *path) {
   return status;
 }
 
+cairn_status crn_output_check_folder(const char *option, const char *path) {
+  char *folder;
+  struct stat st;
+  if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode)) return CRN_FAIL(IO, "%s %s: that is a file, a folder is to be written", option, path);
+  CRN_TRY(copy_path(path, &folder));
+  if (!crn_is_directory(path)) to_parent(folder);
+  cairn_status status = check_folder(option, path, folder);
+  free(folder);
+  return status;
+}
+
 cairn_status crn_output_check_directory(const char *option, const char *path) {
   char *folder;
   if (!path) return CAIRN_OK;
+  CRN_TRY(check_name(option, path));
   CRN_TRY(copy_path(path, &folder));
   while (!crn_file_exists(folder) && to_parent(folder)) continue;
   cairn_status status = check_folder(option, path, folder);

@@ -7,7 +7,9 @@
 /// Whether a file can be created (or replaced) at `path`. `option` names where the path came from: "--out". NULL is fine.
 /// Nothing is created. Errors: NOT_FOUND (the folder is missing), IO.
 cairn_status crn_output_check_file(const char *option, const char *path);
-/// The same for a folder that is created, with its parents, when it is absent.
+/// The same for a folder that is the output itself (a compiled asset): it may be there, its parent must be.
+cairn_status crn_output_check_folder(const char *option, const char *path);
+/// The same for a folder to put files in, that is created, with its parents, when it is absent.
 cairn_status crn_output_check_directory(const char *option, const char *path);
 
 /// Refuses an output that would replace the file `input`, or that lies in the folder `input` (a bundle, an asset, or the

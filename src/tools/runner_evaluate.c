@@ -115,8 +115,6 @@ static cairn_status write_position(crn_runner *r, crn_json_writer *w, const eval
 }
 
 static cairn_status save(crn_runner *r, const evaluation *e) {
-  FILE *file = fopen(r->o->save_logits, "wb");
-  if (!file) return CRN_FAIL(IO, "cannot create '%s'", r->o->save_logits);
   crn_json_writer w;
   crn_jw_initialize(&w, true);
   crn_jw_open_object(&w);
@@ -133,9 +131,8 @@ static cairn_status save(crn_runner *r, const evaluation *e) {
   crn_jw_put_number(&w, "average_log_probability", average(e));
   crn_jw_put_number(&w, "perplexity", perplexity(e));
   crn_jw_close_object(&w);
-  if (status == CAIRN_OK) status = crn_jw_print(&w, file);
+  if (status == CAIRN_OK) status = crn_jw_save(&w, r->o->save_logits);
   crn_jw_deinitialize(&w);
-  if (fclose(file) && status == CAIRN_OK) status = CRN_FAIL(IO, "cannot write '%s'", r->o->save_logits);
   return status;
 }
 

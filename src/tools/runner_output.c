@@ -158,8 +158,6 @@ static cairn_status write_tokens(crn_runner *r, crn_json_writer *w) {
 }
 
 cairn_status crn_runner_save_logits(crn_runner *r) {
-  FILE *file = fopen(r->o->save_logits, "wb");
-  if (!file) return CRN_FAIL(IO, "cannot create '%s'", r->o->save_logits);
   crn_json_writer w;
   crn_jw_initialize(&w, true);
   crn_jw_open_object(&w);
@@ -168,9 +166,8 @@ cairn_status crn_runner_save_logits(crn_runner *r) {
   cairn_status status = write_tokens(r, &w);
   crn_jw_close_array(&w);
   crn_jw_close_object(&w);
-  if (status == CAIRN_OK) status = crn_jw_print(&w, file);
+  if (status == CAIRN_OK) status = crn_jw_save(&w, r->o->save_logits);
   crn_jw_deinitialize(&w);
-  if (fclose(file) && status == CAIRN_OK) status = CRN_FAIL(IO, "cannot write '%s'", r->o->save_logits);
   return status;
 }
 

@@ -29,9 +29,23 @@ cairn_status crn_source_locate(crn_tool *t, const char *name, const char *search
   return CAIRN_OK;
 }
 
+cairn_status crn_source_no_component(const cairn_bundle *bundle, const char *role) {
+  crn_str names;
+  const int n = cairn_bundle_asset_count(bundle);
+  crn_str_initialize(&names, NULL);
+  cairn_status status = CAIRN_OK;
+  for (int i = 0; i < n && status == CAIRN_OK; i++)
+    status = crn_str_printf(&names, "%s%s", i ? ", " : "", cairn_bundle_asset_role(bundle, i));
+  if (status == CAIRN_OK) status = CRN_FAIL(NOT_FOUND, "the bundle has no component '%s'; it has %s", role, n ? names.data : "none");
+  crn_str_deinitialize(&names);
+  return status;
+}
+
 cairn_status crn_source_component(crn_tool *t, const cairn_bundle *bundle, const char *role, const char **out_path) {
   size_t bytes = 0;
   char *path = NULL;
+  // A bundle without a main asset is a broken one, and the library says so.
+  if (strcmp(role, "main") != 0 && !cairn_bundle_asset_file(bundle, role)) return crn_source_no_component(bundle, role);
   CRN_TRY(crn_arena_alloc(t->arena, PATH_GUESS, &path));
   CRN_TRY(cairn_bundle_asset_path(bundle, role, path, PATH_GUESS, &bytes));
   if (bytes >= PATH_GUESS) {

@@ -25,7 +25,9 @@ cairn_status crn_source_find(crn_tool *t, const char *name, const char *search, 
 /// Only the finding: the path of a model by name. Errors: NOT_FOUND listing where was looked.
 cairn_status crn_source_locate(crn_tool *t, const char *name, const char *search, const char **out_path);
 
-/// The path of a bundle's component, in the tool's arena.
+/// Fails with NOT_FOUND, naming the components there are.
+cairn_status crn_source_no_component(const cairn_bundle *bundle, const char *role);
+/// The path of a bundle's component, in the tool's arena. Errors: as crn_source_no_component, cairn_bundle_asset_path.
 cairn_status crn_source_component(crn_tool *t, const cairn_bundle *bundle, const char *role, const char **out_path);
 
 /// Loads the model of a source: the asset itself, the component `role` of a bundle (NULL = "main"), or the import of a file.

@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cairn/specialize.h"
 #include "cairn/trace.h"
 #include "tools/outputs.h"
 
@@ -136,6 +137,15 @@ int crn_tool_end_trace(crn_tool *t, int code) {
   if (cairn_trace_stop(t->context, t->trace) != CAIRN_OK) return crn_tool_fail(t);
   crn_tool_note(t, "trace written to %s", t->trace);
   return code;
+}
+
+cairn_status crn_tool_clear_cache(crn_tool *t, const char *name, const char *path) {
+  int64_t n;
+  uint64_t bytes;
+  CRN_TRY(cairn_cache_remove(path, &n, &bytes));
+  if (!t->quiet) printf("🗑️  Cleared specialization cache for %s (%lld component(s))\n", name, (long long)n);
+  fflush(stdout);
+  return CAIRN_OK;
 }
 
 int crn_tool_flush(crn_tool *t, int code) {

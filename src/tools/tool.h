@@ -72,6 +72,10 @@ void crn_tool_progress_clear(crn_tool *t);
 cairn_precision crn_precision_of(const char *text);
 void crn_tool_progress_callback(void *user, const char *phase, int64_t done, int64_t total);
 
+/// --clear-coreai-cache of Apple's programs: forgets what was packed of the models at `path`, for whatever options, and says so in their
+/// words, on stdout. `name` is the model as it was given.
+cairn_status crn_tool_clear_cache(crn_tool *t, const char *name, const char *path);
+
 /// Flushes stdout and reports a failed write (a full disk, a closed pipe). Returns `code`, or TOOL_FAILURE.
 int crn_tool_flush(crn_tool *t, int code);
 

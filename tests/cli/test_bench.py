@@ -146,6 +146,20 @@ class Alias(cli.CliTest):
             ["Prepare", "Warmup", "Prompt", "Generation", "Wrote"],
         )
 
+    def test_clear_cache(self):
+        folder = self.path("cache")
+        os.mkdir(folder)
+        model = os.path.realpath(os.path.join(cli.TESTS, "data/gguf/f16.gguf"))
+        for i, path in enumerate((model, "/another.gguf")):
+            name = "%032x-2.packed" % i
+            self.write("cache/" + name, "12345")
+            self.write("cache/" + name + ".txt", path)
+        arguments = ("--model", "data/gguf/f16.gguf", *COUNTS, "--clear-coreai-cache")
+        for n in (1, 0):
+            out, _ = self.cairn(*arguments, program=self.program, environment={"CAIRN_CACHE_DIR": folder})
+            self.assertEqual(out.splitlines()[0], "🗑️  Cleared specialization cache for data/gguf/f16.gguf (%d component(s))" % n)
+        self.assertEqual(len(os.listdir(folder)), 2)
+
     def test_refused(self):
         self.assertIn(
             "Error: Model path not found: /no/model", self.fails("--model", "/no/model", code=1, program=self.program)

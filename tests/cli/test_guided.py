@@ -44,6 +44,23 @@ class GuidedTest(cli.CliTest):
         text, _ = self.cairn("generate", MODEL, "--prompt", "hi", "--regex", "[0-9]{3}-[A-F]", "-q")
         self.assertRegex(text, r"^[0-9]{3}-[A-F]\n$")
 
+    def test_tool_choice(self):
+        tools = self.write("tools.json", json.dumps([{"type": "function", "function": {"name": "get_it", "parameters": SCHEMA}}, {"name": "other"}]))
+        start = ("generate", MODEL, "--prompt", "hi", "--tools", tools)
+        for form in ("hermes", "qwen-coder", "llama3", "mistral", "gemma", "functiongemma", "deepseek", "harmony", "agentic"):
+            for more in (("--engine", "pipelined"), ("--temperature", "1", "--seed", "3")):
+                out = self.json(*start, "--tool-choice", "get_it", "--tool-format", form, "--json", "-q", *more)
+                (call,) = (c["function"] for c in out["tool_calls"])
+                self.assertEqual(call["name"], "get_it", form)
+                arguments = json.loads(call["arguments"])
+                self.assertEqual(sorted(arguments), ["a", "b"], form)
+                self.assertIn(arguments["a"], range(10))
+                self.assertIn(arguments["b"], ("x", "y"))
+                self.assertTrue(out["guide"]["complete"])
+        self.assertIn("no tool has that name", self.fails(*start, "--tool-choice", "nobody", code=1))
+        self.assertIn("--tools", self.fails("generate", MODEL, "--prompt", "hi", "--tool-choice", "auto", code=64))
+        self.assertIn("--tool-choice", self.fails(*start, "--tool-choice", "auto", "--regex", "a", code=1))
+
     def test_incomplete_is_told(self):
         _, err = self.cairn("generate", MODEL, "--prompt", "hi", "--json-schema", json.dumps(SCHEMA), "-n", "2", "-q")
         self.assertIn("the guided text is not complete (max_tokens)", err)

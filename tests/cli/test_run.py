@@ -168,7 +168,8 @@ class Run(RunTest):
         arrays = {"input_ids": ("I32", [1, 1], [7]), "position_ids": ("I32", [1, 1], [0])}
         by_bundle = self.run_model(cli.BUNDLE, arrays, *SHAPES)
         self.assertEqual(by_bundle["logits"], self.run_model(BUNDLE_ASSET, arrays, *SHAPES)["logits"])
-        self.assertIn("assets.vision", self.run_model(cli.BUNDLE, arrays, "--component", "vision", code=1))
+        message = self.run_model(cli.BUNDLE, arrays, "--component", "vision", code=1)
+        self.assertIn("the bundle has no component 'vision'; it has main", message)
 
     def test_gguf(self):
         (f,) = self.json("inspect", "data/gguf/f32.gguf", "--json")["functions"]

@@ -63,6 +63,14 @@ class Trace(cli.CliTest):
         self.assertEqual(thread["Sample"], thread["Call choose"])
         self.assertTrue(thread["Sample"].isdisjoint(thread["Give out"]))
 
+    def test_life(self):
+        tokens = self.write("tokens.json", "{\"tokens\": [119, 362, 267, 138]}")
+        spans = self.trace("bench", cli.BUNDLE, "-p", "4", "-g", "2", "-n", "1", "-q")
+        self.assertGreaterEqual(self.count(spans, "engine", "Reset to 0"), 1)
+        self.assertGreaterEqual(self.count(spans, "engine", "Clean up"), 1)
+        spans = self.trace("generate", cli.BUNDLE, "--raw-tokens", tokens, "--max-tokens", "2", "-q", "--session", self.path("a.session"))
+        self.assertEqual(self.count(spans, "engine", "Save session"), 1)
+
     def test_wrong_places(self):
         io = self.path("in.safetensors")
         st.save(io, {"x": ("F32", [4], [1.0, 2.0, 3.0, 4.0])})
