@@ -2,8 +2,7 @@
 install(TARGETS cairn_static EXPORT cairnTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS cairn_shared EXPORT cairnTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(CAIRN_XGRAMMAR_FOUND)
-  # Its code is part of the libraries.
-  install(FILES ${CAIRN_XGRAMMAR_DIR}/LICENSE ${CAIRN_XGRAMMAR_DIR}/NOTICE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/cairn/xgrammar)
+  crn_install_xgrammar_licences(${CMAKE_INSTALL_DATADIR}/doc/cairn)
 endif()
 install(DIRECTORY include/cairn DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 if(TARGET cairn)

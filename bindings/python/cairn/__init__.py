@@ -10,6 +10,7 @@
 """
 
 from cairn._asset import AIModelAsset, AIModelAssetMetadata, AIModelAssetSummary
+from cairn._batch import Batch, BatchMember, BatchStep
 from cairn._errors import (
     AlreadyExistsError,
     BusyError,
@@ -28,10 +29,11 @@ from cairn._errors import (
     Status,
     UnsupportedError,
 )
-from cairn._llm import LLM, ChatTemplate, Generation, Token, Tokenizer, TokenStream
-from cairn._native import find_model, set_threads, threads, version
+from cairn._generation import Generation, Token, check_guide
+from cairn._llm import LLM, ChatTemplate, LLMLoader, Tokenizer, TokenStream
+from cairn._native import find_model, has_guides, set_threads, start_trace, stop_trace, threads, version
 from cairn._ndarray import NDArray, StorageKind
-from cairn._observe import CompileIdentifiers, IntermediateLogger, LogEvent, Profiler
+from cairn._observe import CompileIdentifiers, IntermediateLogger, LogEvent, Profiler, trace
 from cairn._runtime import (
     HAS_IMAGE_SUPPORT,
     AIModel,
@@ -53,6 +55,9 @@ __all__ = [
     "AIModelAssetMetadata",
     "AIModelAssetSummary",
     "AlreadyExistsError",
+    "Batch",
+    "BatchMember",
+    "BatchStep",
     "BusyError",
     "CancelledError",
     "ChatTemplate",
@@ -71,6 +76,7 @@ __all__ = [
     "InternalError",
     "InvalidArgumentError",
     "IoError",
+    "LLMLoader",
     "LogEvent",
     "NDArray",
     "NDArrayDescriptor",
@@ -86,8 +92,13 @@ __all__ = [
     "Tokenizer",
     "UnsupportedError",
     "__version__",
+    "check_guide",
     "find_model",
+    "has_guides",
     "set_threads",
+    "start_trace",
+    "stop_trace",
     "threads",
+    "trace",
     "version",
 ]

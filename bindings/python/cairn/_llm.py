@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import queue
 import threading
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cairn import _native
-from cairn._ndarray import NDArray
+from cairn._batch import Batch
+from cairn._errors import BusyError
+from cairn._generation import Generation, Rows, Token, conversation, prepare
+from cairn._ndarray import NDArray, as_ndarray
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from typing_extensions import Self
@@ -31,64 +33,35 @@ class ChatTemplate(_native.ChatTemplate):
         return self._render(json.dumps({"messages": list(messages), **variables}))
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """One generated token, and the text that became certain with it. `token` is -1 for text that was held back."""
-
-    index: int
-    token: int
-    text: str
-
-
-@dataclass(frozen=True)
-class Generation:
-    """What a generation gave."""
-
-    prompt_tokens: list[int]
-    tokens: list[int]
-    text: str
-    stop_reason: str
-    stop_text: str
-    prefix_hit: int
-    prefix_note: str
-    prompt_form: str
-    seed: int
-    prefill_seconds: float
-    prefill_tokens: int
-    decode_seconds: float
-    decode_tokens: int
-    logits: list[tuple[int, NDArray]] = field(default_factory=list, repr=False)
-
-    def __str__(self) -> str:
-        return self.text
-
-
 class TokenStream:
     """The tokens of a generation that goes on, one after another.
 
     The model runs on a thread of its own. ``close()``, leaving a ``with`` block, or dropping the stream ends it.
-    ``result`` is the whole :class:`Generation` once the stream is exhausted or closed.
+    So does an exception while the stream waits for a token, Ctrl-C among them. ``result`` is the whole
+    :class:`Generation` once the stream is exhausted or closed.
     """
 
-    def __init__(self, llm: LLM, arguments: dict[str, Any]) -> None:
+    def __init__(self, llm: LLM, arguments: dict[str, Any], rows: Rows) -> None:
         self._queue: queue.SimpleQueue[Token | None] = queue.SimpleQueue()
         self._closed = threading.Event()
         self._generation: Generation | None = None
         self._error: BaseException | None = None
         self._ended = False
         # The thread must not know the stream itself, or a dropped stream would never end.
-        work = (llm, arguments, self._queue, self._closed, self.__dict__)
+        work = (llm, arguments, rows, self._queue, self._closed, self.__dict__)
         self._thread = threading.Thread(target=self._work, args=work, daemon=True)
         self._thread.start()
 
     @staticmethod
-    def _work(llm: LLM, arguments: dict[str, Any], out: Any, closed: threading.Event, box: dict[str, Any]) -> None:
+    def _work(
+        llm: LLM, arguments: dict[str, Any], rows: Rows, out: Any, closed: threading.Event, box: dict[str, Any]
+    ) -> None:
         def on_token(index: int, token: int, text: str) -> bool:
-            out.put(Token(index, token, text))
+            out.put(Token(index, token, text, rows.last_logprob() if token >= 0 else None))
             return not closed.is_set()
 
         try:
-            box["_generation"] = llm._run(on_token=on_token, should_cancel=closed.is_set, **arguments)
+            box["_generation"] = rows.result(llm._generate(on_token=on_token, should_cancel=closed.is_set, **arguments))
         except BaseException as error:  # noqa: BLE001 - it is raised on the reader's thread
             box["_error"] = error
         finally:
@@ -100,7 +73,11 @@ class TokenStream:
     def __next__(self) -> Token:
         if self._ended:
             raise StopIteration
-        token = self._queue.get()
+        try:
+            token = self._queue.get()
+        except BaseException:  # Ctrl-C
+            self.close()
+            raise
         if token is not None:
             return token
         self._ended = True
@@ -141,10 +118,30 @@ class TokenStream:
             closed.set()
 
 
-class LLM(_native.LLM):
-    """A language model: a bundle folder, an ``.aimodel`` folder (raw tokens only) or a ``.gguf`` file.
+def _open_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a model as the C part takes them."""
+    options = dict(options)
+    for name in ("tokenizer", "prompt_cache"):
+        if options.get(name) is not None:
+            options[name] = os.fsencode(options[name])
+    tables = options.get("token_tables")
+    if tables is not None:
+        options["token_tables"] = {name: as_ndarray(NDArray, name, "token_tables", table) for name, table in tables.items()}
+    return options
 
-    One call at a time: a second one gets :class:`cairn.BusyError`. ``cancel()`` may be called from any thread.
+
+class LLM(_native.LLM):
+    """A sequence of a language model: a bundle folder, an ``.aimodel`` folder (raw tokens only) or a ``.gguf`` file.
+
+    Further sequences share the weights: :meth:`create_sequence`, :meth:`fork`. The model lives as long as any of them; each
+    is closed by :meth:`close`, by leaving a ``with`` block, or when it is dropped. One call at a time: a second one gets
+    :class:`cairn.BusyError`, or waits with ``when_busy="wait"``. ``cancel()`` may be called from any thread.
+
+    `engine` is ``"auto"``, ``"sequential"``, ``"pipelined"`` (of `pipeline_depth`) or ``"static-shape"``; `kv` is ``"auto"``,
+    ``"fixed"``, ``"growing"``, ``"paged"`` (pages of `kv_page` rows) or ``"chunked"`` (a window of `kv_window` tokens, the
+    first `kv_sinks` among them); `kv_type` ``"int8"`` stores rows in a byte an element. `prompt_cache` is a folder where prompts are
+    kept for any process, `prefix_bytes` memory in which sequences of the model are kept for others. 0 is the default of all
+    numbers.
     """
 
     __slots__ = ("__weakref__",)
@@ -154,85 +151,63 @@ class LLM(_native.LLM):
         path: str | os.PathLike[str],
         *,
         engine: str | None = None,
+        pipeline_depth: int = 0,
         kv: str | None = None,
         kv_capacity: int = 0,
-        prefill_chunk: int = 0,
-        max_context: int = 0,
-        allow_vocab_mismatch: bool = False,
-        tokenizer: str | os.PathLike[str] | None = None,
-        precision: str = "default",
         kv_page: int = 0,
         kv_window: int = 0,
         kv_sinks: int = 0,
         kv_type: str | None = None,
+        prefill_chunk: int = 0,
+        max_context: int = 0,
+        precision: str = "default",
+        tokenizer: str | os.PathLike[str] | None = None,
+        token_tables: Mapping[str, Any] | None = None,
+        allow_vocab_mismatch: bool = False,
+        when_busy: str = "error",
+        prompt_cache: str | os.PathLike[str] | None = None,
+        prompt_cache_bytes: int = 0,
+        prefix_bytes: int = 0,
+        snapshot_interval: int = 0,
+        max_snapshots: int = 0,
+        snapshot_bytes: int = 0,
     ) -> Self:
-        return super().__new__(
-            cls,
-            path,
-            NDArray,
-            engine,
-            kv,
-            kv_capacity,
-            prefill_chunk,
-            max_context,
-            allow_vocab_mismatch,
-            tokenizer,
-            precision,
-            kv_page,
-            kv_window,
-            kv_sinks,
-            kv_type,
-        )
+        options = locals()
+        options = {name: value for name, value in options.items() if name not in ("cls", "path", "__class__")}
+        return super().__new__(cls, path, NDArray, **_open_options(options))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *unused: object) -> None:
+        try:
+            self.close()
+        except BusyError:
+            # What went wrong in the block matters more; the sequence ends with the call that uses it.
+            if kind is None:
+                raise
+
+    def create_batch(self, **options: Any) -> Batch:
+        """A :class:`Batch` of sequences of the model. Options as for the class."""
+        return Batch(self, **options)
 
     # --- prompts ------------------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def _conversation(
-        messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None, variables: Mapping[str, Any] | None
-    ) -> str:
-        conversation: dict[str, Any] = {"messages": list(messages), **(variables or {})}
-        if tools is not None:
-            conversation["tools"] = list(tools)
-        return json.dumps(conversation)
 
     def render(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None, **variables: Any
     ) -> str:
         """A conversation in the words of the model's chat template."""
-        return self._render(self._conversation(messages, tools, variables))
-
-    @classmethod
-    def _prompt(
-        cls,
-        prompt: str | Sequence[int] | None,
-        messages: Sequence[Mapping[str, Any]] | None,
-        tools: Sequence[Mapping[str, Any]] | None,
-        variables: Mapping[str, Any] | None,
-        form: str,
-    ) -> dict[str, Any]:
-        if (prompt is None) == (messages is None):
-            message = "a prompt (text or token ids) or messages are needed, and not both"
-            raise TypeError(message)
-        if messages is not None:
-            return {"conversation": cls._conversation(messages, tools, variables)}
-        if isinstance(prompt, str):
-            return {"text": prompt, "form": form}
-        return {"tokens": prompt}
+        return self._render(conversation(messages, tools, variables))
 
     # --- generation ---------------------------------------------------------------------------------------------------
 
-    def _run(self, *, logits: bool = False, **arguments: Any) -> Generation:
-        rows: list[tuple[int, NDArray]] = []
-        if logits:
-            given = arguments.get("on_logits")
-
-            def keep(position: int, row: NDArray) -> None:
-                rows.append((position, row))
-                if given is not None:
-                    given(position, row)
-
-            arguments["on_logits"] = keep
-        return Generation(**self._generate(**arguments), logits=rows)
+    def _prepare(self, prompt: str | Sequence[int] | None, options: dict[str, Any]) -> tuple[dict[str, Any], Rows]:
+        known = type(self).generate.__kwdefaults__ or {}
+        for name in options:
+            if name not in known:
+                message = f"there is no option {name!r}"
+                raise TypeError(message)
+        return prepare(self.tokenizer, prompt, options)
 
     def generate(
         self,
@@ -242,6 +217,7 @@ class LLM(_native.LLM):
         tools: Sequence[Mapping[str, Any]] | None = None,
         template_variables: Mapping[str, Any] | None = None,
         form: str = "auto",
+        images: Sequence[Any] | None = None,
         max_tokens: int = -1,
         temperature: float = 0.0,
         top_k: int | None = None,
@@ -254,59 +230,57 @@ class LLM(_native.LLM):
         stop_ids: Sequence[int] | None = None,
         ignore_eos: bool = False,
         keep_special_tokens: bool = False,
+        shown_special_tokens: Sequence[str] | None = None,
         forced: Sequence[int] | None = None,
+        json_schema: Mapping[str, Any] | bool | str | None = None,
+        regex: str | None = None,
+        grammar: str | None = None,
+        any_json: bool = False,
+        compact_json: bool = False,
+        overflow: str | Callable[[list[int], int], Sequence[int] | str] = "refuse",
+        overflow_sinks: int = 0,
+        overflow_margin: int = 0,
+        speculate: str | None = None,
+        draft: LLM | None = None,
+        max_draft: int = 0,
+        always_draft: bool = False,
+        logprobs: bool = False,
+        top_logprobs: int | None = None,
         logits: bool = False,
         prefill_logits: bool = False,
+        first_logits: bool = False,
         on_token: Callable[[int, int, str], bool | None] | None = None,
         on_logits: Callable[[int, NDArray], None] | None = None,
         should_cancel: Callable[[], bool] | None = None,
     ) -> Generation:
         """Generates and returns when it is done.
 
-        `prompt` is text or token ids; `messages` a conversation. `max_tokens` -1 goes on until the context is full.
-        `temperature` 0 is greedy. With `logits` the rows of logits are kept in the result; `on_token` may return False
-        to end the generation.
+        Prompt: `prompt` is text or token ids; `messages` a conversation. `images` are files, images of Pillow, arrays
+        [height, width, 3] of uint8, or pixel values [1, 3, size, size] of float32.
+
+        Choice: `temperature` 0 is greedy. `forced` tokens are fed instead of chosen ones. One of `json_schema` (a dict, or
+        text), `regex`, `grammar` (EBNF, GBNF) and `any_json` keeps the text to a grammar. `speculate` is ``"auto"``,
+        ``"lookup"`` or, with the smaller model `draft`, ``"draft"``: the tokens are the same.
+
+        End: `max_tokens` -1 goes on until the context is full. Then `overflow` ``"slide"`` drops the oldest tokens behind
+        the first `overflow_sinks` (0 = 4, negative = none), and a function ``overflow(tokens, most)`` gives what to go on
+        from: at most so many ids, or text. `on_token` may return False to end the generation.
+
+        Result: `logprobs` keeps the log-probability of each token, `top_logprobs` those of the best few, `logits` whole
+        rows; `first_logits` and `prefill_logits` add the row behind the prompt, and those of the prompt.
         """
-        arguments = self._prompt(prompt, messages, tools, template_variables, form)
-        if isinstance(stop, str):
-            stop = [stop]
-        return self._run(
-            **arguments,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            min_p=min_p,
-            seed=seed,
-            repetition_penalty=repetition_penalty,
-            repetition_window=repetition_window,
-            stop=stop,
-            stop_ids=stop_ids,
-            ignore_eos=ignore_eos,
-            keep_special_tokens=keep_special_tokens,
-            forced=forced,
-            logits=logits,
-            prefill_logits=prefill_logits,
-            on_token=on_token,
-            on_logits=on_logits,
-            should_cancel=should_cancel,
-        )
+        options = locals()
+        options = {name: value for name, value in options.items() if name not in ("self", "prompt")}
+        arguments, rows = self._prepare(prompt, options)
+        return rows.result(self._generate(**arguments))
 
     def stream(self, prompt: str | Sequence[int] | None = None, **options: Any) -> TokenStream:
         """Generates on a thread and gives the tokens as they come. Options as for :meth:`generate`."""
-        return TokenStream(self, self._stream_arguments(prompt, options))
-
-    def _stream_arguments(self, prompt: str | Sequence[int] | None, options: dict[str, Any]) -> dict[str, Any]:
         for name in ("on_token", "should_cancel"):
             if name in options:
                 message = f"a stream has no {name}: read it, and close it to end it"
                 raise TypeError(message)
-        prompts = {name: options.pop(name, None) for name in ("messages", "tools", "template_variables")}
-        form = options.pop("form", "auto")
-        arguments = self._prompt(prompt, prompts["messages"], prompts["tools"], prompts["template_variables"], form)
-        if isinstance(options.get("stop"), str):
-            options["stop"] = [options["stop"]]
-        return {**arguments, **options}
+        return TokenStream(self, *self._prepare(prompt, options))
 
     async def agenerate(self, prompt: str | Sequence[int] | None = None, **options: Any) -> Generation:
         """As :meth:`generate`, beside the event loop. Cancelling the task ends the generation."""
@@ -346,3 +320,19 @@ class LLM(_native.LLM):
         self._forward(tokens, lambda position, row: rows.append((position, row)), positions, all_rows)
         return rows
 
+
+class LLMLoader(_native.Loader):
+    """A model that is loaded when a sequence of it is first borrowed, and may be given up and loaded again.
+
+    Loaders of one path with equal options share the model. Options as for :class:`LLM`; with `eager` it is loaded now.
+    """
+
+    __slots__ = ("__weakref__",)
+
+    def __new__(cls, path: str | os.PathLike[str], *, eager: bool = False, **options: Any) -> Self:
+        return super().__new__(cls, path, eager=eager, **_open_options(options))
+
+    def borrow(self) -> LLM:
+        """An empty sequence of the model, to be closed as any other. Whoever comes while it is loaded waits for that."""
+        llm: LLM = self._borrow(LLM, NDArray)
+        return llm

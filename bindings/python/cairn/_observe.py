@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from cairn import _native
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    import os
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from cairn._ndarray import NDArray
 
@@ -144,3 +148,17 @@ def make_trace(logger: IntermediateLogger | None, profiler: Profiler | None) -> 
             logger._see(identifiers, arrays)
 
     return trace
+
+
+@contextmanager
+def trace(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Records what the module does within a ``with`` block, and writes it to a file for Chrome (about:tracing) and Perfetto.
+
+    Loading, specializing, runs and the steps of generations are recorded, with the threads they ran on. One trace at a
+    time. ``start_trace()`` and ``stop_trace(path)`` do the same by hand.
+    """
+    _native.start_trace()
+    try:
+        yield
+    finally:
+        _native.stop_trace(path)

@@ -6,7 +6,20 @@ crn_py_state crn_py;
 
 // --- errors -----------------------------------------------------------------------------------------------------------
 
-// cairn._errors.make(code, name, message, notes) gives an exception of the class that belongs to the code.
+// cairn._errors.make(code, name, message, notes) gives an exception of the class that belongs to the code. Takes `notes`.
+static PyObject *raise_text(cairn_status status, const char *text, PyObject *notes) {
+  PyObject *message = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+  if (message && !crn_py.errors) crn_py.errors = PyImport_ImportModule("cairn._errors");
+  PyObject *error = message && crn_py.errors
+                        ? PyObject_CallMethod(crn_py.errors, "make", "isOO", (int)status, cairn_status_name(status), message, notes)
+                        : NULL;
+  Py_XDECREF(message);
+  Py_DECREF(notes);
+  if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+  Py_XDECREF(error);
+  return NULL;
+}
+
 PyObject *crn_py_raise(cairn_status status) {
   const cairn_error *e = cairn_last_error();
   bool known = e->code == status;
@@ -19,17 +32,12 @@ PyObject *crn_py_raise(cairn_status status) {
       return NULL;
     }
   }
-  const char *text = known ? e->message : cairn_status_text(status);
-  PyObject *message = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
-  if (message && !crn_py.errors) crn_py.errors = PyImport_ImportModule("cairn._errors");
-  PyObject *error = message && crn_py.errors
-                        ? PyObject_CallMethod(crn_py.errors, "make", "isOO", (int)status, cairn_status_name(status), message, notes)
-                        : NULL;
-  Py_XDECREF(message);
-  Py_DECREF(notes);
-  if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
-  Py_XDECREF(error);
-  return NULL;
+  return raise_text(status, known ? e->message : cairn_status_text(status), notes);
+}
+
+PyObject *crn_py_fail(cairn_status status, const char *message) {
+  PyObject *notes = PyTuple_New(0);
+  return notes ? raise_text(status, message, notes) : NULL;
 }
 
 void crn_py_callback_keep(crn_py_callback *c) {
@@ -156,7 +164,8 @@ PyMODINIT_FUNC PyInit__native(void) {
   PyObject *module = PyModule_Create(&definition);
   if (!module) return NULL;
   if (!crn_py_ndarray_initialize(module) || !crn_py_descriptor_initialize(module) || !crn_py_asset_initialize(module) ||
-      !crn_py_model_initialize(module) || !crn_py_text_initialize(module) || !crn_py_llm_initialize(module)) {
+      !crn_py_model_initialize(module) || !crn_py_text_initialize(module) || !crn_py_llm_initialize(module) ||
+      !crn_py_batch_initialize(module) || !crn_py_loader_initialize(module) || !crn_py_functions_initialize(module)) {
     Py_DECREF(module);
     return NULL;
   }

@@ -15,7 +15,8 @@
 typedef struct crn_py_state {
   cairn_context *context;  ///< of everything that is opened without one
   PyObject *errors;        ///< the module cairn._errors
-  PyTypeObject *ndarray_type, *descriptor_type, *asset_type, *model_type, *function_type, *llm_type, *tokenizer_type, *template_type;
+  PyTypeObject *ndarray_type, *descriptor_type, *asset_type, *model_type, *function_type, *llm_type, *tokenizer_type, *template_type,
+      *batch_type, *loader_type;
 } crn_py_state;
 extern crn_py_state crn_py;
 
@@ -27,12 +28,17 @@ bool crn_py_asset_initialize(PyObject *module);
 bool crn_py_model_initialize(PyObject *module);
 bool crn_py_llm_initialize(PyObject *module);
 bool crn_py_text_initialize(PyObject *module);
+bool crn_py_batch_initialize(PyObject *module);
+bool crn_py_loader_initialize(PyObject *module);
+bool crn_py_functions_initialize(PyObject *module);
 
 // --- helpers ----------------------------------------------------------------------------------------------------------
 
 /// Raises the exception for the last failure of this thread and returns NULL. To be called at once after the failing
 /// call, on the same thread, with the GIL held.
 PyObject *crn_py_raise(cairn_status status);
+/// Raises the exception of a status for something that the module notices itself, and returns NULL.
+PyObject *crn_py_fail(cairn_status status, const char *message);
 /// The context for a call that gives up the GIL, with a reference of its own: set_threads() may replace it meanwhile.
 cairn_context *crn_py_context(void);
 /// Frees an object of a heap type made by this module.

@@ -65,10 +65,14 @@ def run_wheel(source):
     install(python, ["scikit-build-core>=0.10", "numpy", "ninja"])
     pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-deps", "--force-reinstall"]
     build = ["--no-build-isolation", "--config-settings", f"build-dir={python.parent.parent / 'build'}"]
-    subprocess.run([*pip, *build, source], check=True)
+    # On a machine that is busy cmake takes its time to answer; scikit-build-core waits longer where it believes in CI.
+    subprocess.run([*pip, *build, source], check=True, env={**os.environ, "CI": "1"})
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     check = "import cairn, pathlib; f = pathlib.Path(cairn.__file__).parent; print(cairn.__version__, f)"
     check += "; assert (f / '_native.abi3.so').is_file() and (f / 'py.typed').is_file()"
+    # What is linked in brings its licence along.
+    check += "; n = {str(p.parent.name) + '/' + p.name for p in f.parent.glob('cairn-*.dist-info/licenses/*/*') if p.stat().st_size}"
+    check += "; assert not cairn.has_guides() or n >= {'xgrammar/LICENSE', 'xgrammar/NOTICE', 'picojson/LICENSE'}, n"
     subprocess.run([str(python), "-c", check], check=True, env=environment)
     sys.exit(subprocess.run([str(python), "-B", __file__], env=environment).returncode)
 
