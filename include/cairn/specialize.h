@@ -28,7 +28,8 @@ typedef struct cairn_cache_entry {
 CAIRN_API cairn_status cairn_cache_directory(char *out_path, size_t capacity, size_t *out_bytes);
 /// Calls `visit` for every entry, in no order, until it returns something else than OK, which is then returned.
 CAIRN_API cairn_status cairn_cache_list(cairn_status (*visit)(void *user, const cairn_cache_entry *entry), void *user);
-/// Removes all entries. Programs that are using some keep what they read.
+/// Removes all entries, and what programs that were ended left of some they were writing (not counted). Programs that are using entries
+/// keep what they read, and those that are writing some finish them.
 CAIRN_API cairn_status cairn_cache_clear(int64_t *out_n_entries, uint64_t *out_bytes);
 
 /// Removes the entries of the model at `model`, for whatever options, or of all models in that folder.
