@@ -67,7 +67,8 @@ int main(int argc, char **argv) {
   if (argc != 5) return 64;
   if (!cairn_grammar_is_available()) return 77;
   const size_t bytes = fread(schema, 1, sizeof schema, stdin);
-  const cairn_grammar_source source = {CAIRN_GRAMMAR_JSON_SCHEMA, schema, bytes, atoi(argv[4]) != 0};
+  const cairn_grammar_source source = {
+      .kind = CAIRN_GRAMMAR_JSON_SCHEMA, .text = schema, .text_bytes = bytes, .compact = atoi(argv[4]) != 0};
   if (cairn_context_create(NULL, &context) || cairn_tokenizer_open(context, argv[1], &tokenizer)) return fail();
   if (cairn_grammar_compiler_create(context, tokenizer, 0, &compiler) || cairn_grammar_compile(compiler, &source, &grammar)) return fail();
   const int32_t eos = cairn_tokenizer_id(tokenizer, "<eos>"), stop = eos >= 0 ? eos : cairn_tokenizer_id(tokenizer, "<|im_end|>");

@@ -103,6 +103,36 @@ static void test_storages(void **state) {
   for (int a = 0; a < 4; a++) check_round(LM_MODELS "tiny-qwen3-macos", &kOptions[a], &kOptions[(a + 1) % 4]);
 }
 
+static unsigned char *read_file(size_t *out_bytes);
+
+// Rows in 8 bits are stored as the 16 bits they stand for, and become the same 8 bits and scales again: a second file is the first.
+static void test_eight_bits(void **state) {
+  (void)state;
+  static const char *const kPaths[] = {LM_MODELS "tiny-qwen3-macos", LM_MODELS "tiny-mistral-macos"};
+  const cairn_llm_options options = {.kv = "paged", .kv_page = 64, .kv_type = "int8"};
+  lm_need(LM_MODELS "tiny-qwen3-macos");
+  for (int i = 0; i < 2; i++) {
+    int32_t tokens[100];
+    size_t first_bytes, second_bytes;
+    lm_fill(tokens, 100, 5, 300);
+    cairn_llm *llm = lm_open_path(g_context, kPaths[i], &options);
+    generate(llm, tokens, 100, 5);
+    LM_OK(cairn_llm_save(llm, g_file));
+    unsigned char *first = read_file(&first_bytes);
+    cairn_llm_close(llm);
+    llm = lm_open_path(g_context, kPaths[i], &options);
+    LM_OK(cairn_llm_restore(llm, g_file));
+    LM_OK(cairn_llm_save(llm, g_file));
+    unsigned char *second = read_file(&second_bytes);
+    cairn_llm_close(llm);
+    assert_int_equal(first_bytes, second_bytes);
+    assert_memory_equal(first, second, first_bytes);
+    free(first);
+    free(second);
+    check_round(kPaths[i], &options, &options);
+  }
+}
+
 static void test_empty(void **state) {
   (void)state;
   int32_t tokens[10];
@@ -345,10 +375,11 @@ static int make_folder(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_round_trips), cmocka_unit_test(test_storages),     cmocka_unit_test(test_empty),
-      cmocka_unit_test(test_window),      cmocka_unit_test(test_images),       cmocka_unit_test(test_damaged_files),
-      cmocka_unit_test(test_lying_files), cmocka_unit_test(test_other_models), cmocka_unit_test(test_killed)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trips),   cmocka_unit_test(test_storages),
+                                     cmocka_unit_test(test_eight_bits),    cmocka_unit_test(test_empty),
+                                     cmocka_unit_test(test_window),        cmocka_unit_test(test_images),
+                                     cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_lying_files),
+                                     cmocka_unit_test(test_other_models),  cmocka_unit_test(test_killed)};
   g_context = lm_context(1);
   int failed = cmocka_run_group_tests(tests, make_folder, remove_folder);
   cairn_context_release(g_context);
