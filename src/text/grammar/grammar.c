@@ -58,6 +58,16 @@ static void read_source(crn_rules *rules, const cairn_grammar_source *source, co
   }
 }
 
+// Names all of it where nothing of it has a place of its own.
+static cairn_status say_empty(cairn_grammar_kind kind, const char *text) {
+  enum { SHOWN = 60 };
+  const char *what = kind == CAIRN_GRAMMAR_JSON_SCHEMA ? "schema" : kind == CAIRN_GRAMMAR_REGEX ? "regular expression" : "grammar";
+  const size_t bytes = strlen(text);
+  size_t n = bytes < SHOWN ? bytes : SHOWN;
+  while (n < bytes && n > 0 && ((unsigned char)text[n] & 0xC0) == 0x80) n--;
+  return CRN_FAIL(INVALID_ARGUMENT, "the %s '%.*s%s': no text can ever satisfy this", what, (int)n, text, n < bytes ? "…" : "");
+}
+
 cairn_status crn_grammar_translate(cairn_context *context, const cairn_grammar_source *source, crn_str *out) {
   const cairn_allocator *a = &context->allocator;
   if (source->text_bytes > CRN_GRAMMAR_MAX_BYTES) {
@@ -69,7 +79,9 @@ cairn_status crn_grammar_translate(cairn_context *context, const cairn_grammar_s
   crn_rules rules;
   crn_rules_initialize(&rules, a);
   read_source(&rules, source, text);
+  const bool is_read = !crn_rules_failed(&rules);
   cairn_status status = crn_rules_write(&rules, out);
+  if (is_read && status == CAIRN_INVALID_ARGUMENT) status = say_empty(source->kind, text);
   crn_rules_deinitialize(&rules);
   crn_free(a, text, room);
   return status;

@@ -25,13 +25,28 @@ static bool find_place(const json_t *at, const json_t *wanted, crn_str *path, in
   return false;
 }
 
+// The place a message names. A schema that was made on the way has none; what it was made of has.
+static void say_where(const crn_schema *s, const json_t *where, const char *keyword, crn_str *path) {
+  const char *key;
+  json_t *item;
+  if (find_place(s->root, where, path, 0)) {
+    if (*keyword) crn_str_printf(path, "/%s", keyword);
+    return;
+  }
+  json_object_foreach((json_t *)where, key, item) {
+    path->size = 0;
+    if (find_place(s->root, item, path, 0)) return;
+  }
+  path->size = 0;
+}
+
 const crn_node *crn_schema_fail(crn_schema *s, cairn_status code, const json_t *where, const char *keyword, const char *why) {
   if (crn_rules_failed(s->rules)) return crn_node_empty();
   crn_str path;
   crn_str_initialize(&path, s->rules->allocator);
-  if (!find_place(s->root, where, &path, 0)) path.size = 0;
-  path.data[path.size] = 0;
-  crn_rules_fail(s->rules, crn_fail(code, __FILE__, __LINE__, "the schema: #%.120s%s%s: %s", path.data, *keyword ? "/" : "", keyword, why));
+  say_where(s, where, keyword, &path);
+  crn_rules_fail(s->rules, crn_fail(code, __FILE__, __LINE__, "the schema: #%.*s: %s", (int)(path.size < 120 ? path.size : 120),
+                                    path.size ? path.data : "", why));
   crn_str_deinitialize(&path);
   return crn_node_empty();
 }
