@@ -101,6 +101,26 @@ static void pack_block(work *w, int from, int to) {
   w->parts->pack_values[a->v.type](rows, (to + 31) / 32 * 32, a->value_size, w->values, w->strange);
 }
 
+// Asks for the rows of the block behind this one. They lie in pieces of a page, over whose ends no prefetcher of the processor looks.
+static void ask_for(const work *w, const crn_cache_view *view, int64_t size, int64_t from, int64_t to) {
+  int64_t element = view->type == CRN_CACHE_F32 ? 4 : 2, step = view->position_stride * element;
+  for (int64_t c = from; c < to;) {
+    int64_t n = crn_cache_run(view, c, to - c);
+    const char *row = crn_cache_at(view, w->kv_head, c);
+    for (int64_t i = 0; i < n; i++, row += step) {
+      for (int64_t at = 0; at < size * element; at += 64) __builtin_prefetch(row + at, 0, 2);
+    }
+    c += n;
+  }
+}
+
+static void ask_for_next(const work *w, int64_t high) {
+  int64_t from = w->first + BLOCK, to = from + BLOCK < high ? from + BLOCK : high;
+  if (from >= to) return;
+  ask_for(w, &w->a->k, w->a->key_size, from, to);
+  ask_for(w, &w->a->v, w->a->value_size, from, to);
+}
+
 // What each row sees of the block goes to w->seen, what its mask adds to w->masks; any[2] receives what some row sees.
 static void look(work *w, uint64_t *any) {
   const crn_attention *a = w->a;
@@ -216,6 +236,7 @@ void crn_attention_run_bf16(const crn_attention_kernel *kernel, const crn_attent
     if (!(any[0] | any[1])) continue;
     extent(any, &from, &to);
     pack_block(&w, from, to);
+    ask_for_next(&w, high);
     for (int i = 0; i < w.n_items; i += ITEMS) take_items(&w, i, w.n_items - i < ITEMS ? w.n_items - i : ITEMS);
   }
   w.parts->end();
