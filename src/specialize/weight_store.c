@@ -204,6 +204,7 @@ static bool make_key(const crn_weight_store *s, const request *r, crn_weight_key
     key->sources[i].n = w->n;
     key->sources[i].k = w->k;
     key->sources[i].first = w->first;
+    key->sources[i].taps = w->taps;
     key->sources[i].n_axis = w->n_axis;
     key->sources[i].k_axis = w->k_axis;
     key->sources[i].stack = w->stack;

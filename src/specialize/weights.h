@@ -91,7 +91,7 @@ enum { CRN_MAX_WEIGHT_SOURCES = 4 };
 typedef struct crn_weight_key {
   int64_t n_sources, interleave;
   struct {
-    int64_t is_quantized, dtype, n, k, first, n_axis, k_axis, stack, stack_axis, palette;
+    int64_t is_quantized, dtype, n, k, first, taps, n_axis, k_axis, stack, stack_axis, palette;
     crn_weight_key_part parts[CRN_WEIGHT_PARTS];
   } sources[CRN_MAX_WEIGHT_SOURCES];
 } crn_weight_key;
