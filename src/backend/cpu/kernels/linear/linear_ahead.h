@@ -12,7 +12,15 @@
 /// there.
 static inline __attribute__((always_inline)) void linear_ask_ahead(const unsigned char *p, int bytes, int n_streams) {
   const int ahead = n_streams >= 4 ? 1024 : n_streams >= 2 ? 1536 : 4096;
-  for (int i = 0; i < bytes; i += 64) __builtin_prefetch((const void *)((uintptr_t)p + (uintptr_t)(ahead + i)), 0, n_streams > 1 ? 3 : 2);
+  for (int i = 0; i < bytes; i += 64) {
+    const void *line = (const void *)((uintptr_t)p + (uintptr_t)(ahead + i));
+    // Compilers want the level as a literal.
+    if (n_streams > 1) {
+      __builtin_prefetch(line, 0, 3);
+    } else {
+      __builtin_prefetch(line, 0, 2);
+    }
+  }
 }
 
 #endif
