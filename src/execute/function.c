@@ -276,7 +276,12 @@ cairn_status crn_function_take_workspace(cairn_function *f, crn_workspace **out)
   if (w) f->idle = w->next;
   pthread_mutex_unlock(&f->lock);
   *out = w;
-  return w ? CAIRN_OK : crn_workspace_create(f->plan, out);
+  if (w) return CAIRN_OK;
+  cairn_context *c = f->model->context;
+  int64_t start = crn_trace_begin(c);
+  cairn_status status = crn_workspace_create(f->plan, out);
+  CRN_TRACE_END(c, start, "setup", NULL, "Context.alloc for %s", f->info->name);
+  return status;
 }
 
 static void return_workspace(cairn_function *f, crn_workspace *w, int n_runs) {

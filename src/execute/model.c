@@ -153,7 +153,10 @@ static cairn_status make_plan(cairn_model *m, const crn_graph *graph, crn_plan *
     CRN_TRY(crn_plan_fold(*out_plan, true, NULL, NULL));
     crn_resolve_precision(*out_plan, &s);
     if ((is_compiled || crn_plan_is_heavy(*out_plan)) && !atomic_exchange(&m->has_read_cache, true)) CRN_TRY(crn_packed_cache_read(m));
-    CRN_TRY(crn_specialize_plan(*out_plan, &s));
+    int64_t start = crn_trace_begin(m->context);
+    cairn_status status = crn_specialize_plan(*out_plan, &s);
+    CRN_TRACE_END(m->context, start, "specialization", cairn_precision_text((*out_plan)->precision), "Compile");
+    CRN_TRY(status);
     crn_packed_cache_write(m);
   } else if (m->asset && m->asset->compiled) {
     return CRN_FAIL(INCOMPATIBLE, "'%s' is compiled: its composites cannot be computed by their bodies", cairn_asset_path(m->asset));

@@ -63,7 +63,11 @@ static void test_spans(void **state) {
   assert_int_equal(find(root, "load", "Open asset", NULL, NULL), 1);
   assert_int_equal(find(root, "load", "Load model", NULL, NULL), 1);
   assert_int_equal(find(root, "specialization", "Specialize step", NULL, NULL), 1);
+  assert_int_equal(find(root, "specialization", "Compile", NULL, NULL), 1);
   assert_int_equal(find(root, "setup", "Setup for step", NULL, &setup_end), 4);
+  // Memory of a run is used again.
+  const int n_made = find(root, "setup", "Context.alloc for step", NULL, NULL);
+  assert_true(n_made >= 1 && n_made <= 2);
   assert_int_equal(find(root, "inference", "Run step", &run_start, &run_end), 4);
   assert_int_equal(find(root, "stream", "Work ", &work_start, &work_end), 1);
   assert_int_equal(find(root, "stream", "Encode", NULL, NULL), 1);
