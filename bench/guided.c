@@ -6,9 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "cairn/cairn.h"
+#include "bench/measure.h"
 
 enum { TOKENS = 96, MAX_ROUNDS = 64, MAX_IDS = 512 };
 
@@ -35,12 +34,6 @@ static const subject SUBJECTS[] = {
      "yes, because the light of the sun is scattered by the air."},
 };
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static void need(cairn_status status) {
   if (status == CAIRN_OK) return;
   fprintf(stderr, "%s\n", cairn_last_error()->message);
@@ -63,9 +56,9 @@ static double walk(cairn_grammar *grammar, const int32_t *ids, size_t n, double 
   need(cairn_matcher_create(grammar, NULL, 0, &m));
   for (size_t i = 0; i < n && words; i++) {
     bool accepted;
-    const double start = now();
+    const double start = bench_now();
     need(cairn_matcher_mask(m, words, n_words, NULL));
-    const double took = now() - start;
+    const double took = bench_now() - start;
     sum += took;
     if (took > *out_slowest) *out_slowest = took;
     need(cairn_matcher_accept(m, ids[i], &accepted));
@@ -78,10 +71,10 @@ static double walk(cairn_grammar *grammar, const int32_t *ids, size_t n, double 
 
 static void measure_masks(cairn_context *context, cairn_tokenizer *tokenizer, int64_t width) {
   cairn_grammar_compiler *compiler;
-  const double start = now();
+  const double start = bench_now();
   need(cairn_grammar_compiler_create(context, tokenizer, width, &compiler));
   printf("vocabulary of %lld tokens, logits of %lld: read in %.1f ms\n", (long long)cairn_tokenizer_vocab_size(tokenizer), (long long)width,
-         (now() - start) * 1e3);
+         (bench_now() - start) * 1e3);
   printf("%-26s %10s %8s | %10s %10s | %10s %10s\n", "masks (us a token)", "compile", "tokens", "first", "slowest", "then", "slowest");
   for (size_t i = 0; i < sizeof SUBJECTS / sizeof *SUBJECTS; i++) {
     const subject *s = &SUBJECTS[i];
@@ -90,9 +83,9 @@ static void measure_masks(cairn_context *context, cairn_tokenizer *tokenizer, in
     size_t n;
     double slowest, slowest_then;
     cairn_grammar *grammar;
-    const double begin = now();
+    const double begin = bench_now();
     need(cairn_grammar_compile(compiler, &source, &grammar));
-    const double compiled = now() - begin;
+    const double compiled = bench_now() - begin;
     need(cairn_tokenizer_encode_whole(tokenizer, s->document, strlen(s->document), false, ids, MAX_IDS, &n));
     const double first = walk(grammar, ids, n, &slowest), then = walk(grammar, ids, n, &slowest_then);
     printf("%-26s %7.2f ms %8zu | %10.0f %10.0f | %10.0f %10.0f\n", s->name, compiled * 1e3, n, first * 1e6, slowest * 1e6, then * 1e6,

@@ -8,21 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cairn/cairn.h"
+#include "bench/measure.h"
 
-static void check(cairn_status status) {
-  if (status == CAIRN_OK) return;
-  char text[1024];
-  cairn_last_error_text(text, sizeof text);
-  fprintf(stderr, "prefix: %s\n", text);
-  exit(1);
-}
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+static void check(cairn_status status) { bench_check("prefix", status); }
 
 static double work_now(void) {
   struct timespec t;
@@ -104,9 +92,9 @@ int main(int argc, char **argv) {
     all[1][i] = first_token(llm, tokens, n + m);
     check(cairn_llm_save(llm, file));
     check(cairn_llm_create_sequence(llm, &other));
-    const double start = now(), work = work_now();
+    const double start = bench_now(), work = work_now();
     check(cairn_llm_restore(other, file));
-    const double restored = now() - start, restored_work = work_now() - work;
+    const double restored = bench_now() - start, restored_work = work_now() - work;
     check(cairn_llm_reset(other, n));
     all[2][i] = first_token(other, tokens, n + m);
     all[2][i].seconds += restored;
@@ -132,9 +120,9 @@ int main(int argc, char **argv) {
     print(kNames[k], &all[k][rounds / 2]);
   }
   check(cairn_llm_reset(llm, n));
-  const double start = now();
+  const double start = bench_now();
   check(cairn_llm_fork(llm, n, &other));
-  const double forked = now() - start;
+  const double forked = bench_now() - start;
   cairn_llm_info fork;
   cairn_llm_describe(other, &fork);
   printf("a fork of %lld tokens: %.6f s, %zu bytes copied of %zu\n", (long long)n, forked, fork.kv_bytes_copied, fork.kv_bytes);

@@ -8,18 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "base/bandwidth.h"
 #include "base/cpu.h"
 #include "base/pool.h"
 #include "base/region.h"
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+#include "bench/measure.h"
 
 // --- memory -----------------------------------------------------------------------------------------------------------------
 
@@ -114,9 +108,9 @@ static double peak(crn_pool *pool, const instruction *i, int tries) {
   double best = 0;
   int n = crn_pool_threads(pool);
   for (int t = 0; t < tries; t++) {
-    double begin = now();
+    double begin = bench_now();
     crn_pool_run(pool, n, 1, run_loop, (void *)i);
-    double speed = i->products * n / (now() - begin);
+    double speed = i->products * n / (bench_now() - begin);
     best = speed > best ? speed : best;
   }
   return best;
@@ -137,9 +131,9 @@ static double barrier(crn_pool *pool, int tries) {
   double best = 1;
   int n = crn_pool_threads(pool);
   for (int t = 0; t < tries; t++) {
-    double begin = now();
+    double begin = bench_now();
     for (int i = 0; i < ROUNDS; i++) crn_pool_run(pool, n, 1, nothing, NULL);
-    double seconds = (now() - begin) / ROUNDS;
+    double seconds = (bench_now() - begin) / ROUNDS;
     best = seconds < best ? seconds : best;
   }
   return best;

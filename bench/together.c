@@ -8,9 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "cairn/cairn.h"
+#include "bench/measure.h"
 
 enum { MOST = 8, ROUNDS = 3, PROMPT = 96, MOST_TOKENS = 4096 };
 
@@ -23,19 +22,7 @@ static const char *const kLines[] = {"The harbor keeps its lanterns low when win
                                      "A girl walks slowly with her dog and writes upon the sand,\n",
                                      "The sea comes in and reads it once, and smooths it with its hand.\n"};
 
-static void check(cairn_status status) {
-  if (status == CAIRN_OK) return;
-  char text[1024];
-  cairn_last_error_text(text, sizeof text);
-  fprintf(stderr, "together: %s\n", text);
-  exit(1);
-}
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+static void check(cairn_status status) { bench_check("together", status); }
 
 static uint32_t g_random = 1;
 
@@ -62,12 +49,12 @@ static void run(const cairn_llm *llm, int n, int32_t (*prompts)[MOST_TOKENS], in
     if (drafts) o.speculation.mode = CAIRN_SPECULATION_LOOKUP;
     check(cairn_llm_batch_join(batch, &o, &ids[i]));
   }
-  double start = now();
+  double start = bench_now();
   do check(cairn_llm_batch_step(batch, &info));
   while (n_tokens > 1 && info.n_generating < n && info.n_active);
-  if (n_tokens > 1) start = now();
+  if (n_tokens > 1) start = bench_now();
   check(cairn_llm_batch_run(batch));
-  r->seconds = now() - start;
+  r->seconds = bench_now() - start;
   r->drafted = r->accepted = 0;
   r->hits = 0;
   for (int i = 0; i < n; i++) {

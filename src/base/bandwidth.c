@@ -16,8 +16,8 @@ static double now(void) {
   return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static void read_slice(const char *p, size_t bytes) {
-  const char *end = p + bytes / 512 * 512;
+void crn_memory_read(const void *memory, size_t bytes) {
+  const char *p = memory, *end = p + bytes / 512 * 512;
 #if defined(__x86_64__)
   if (crn_cpu_bits() & CRN_CPU_AVX512) {
     for (; p < end; p += 512) {
@@ -46,7 +46,7 @@ static void read_slice(const char *p, size_t bytes) {
 static void read_some(void *user, int64_t begin, int64_t end, int worker) {
   const reading *r = user;
   (void)worker;
-  for (int64_t i = begin; i < end; i++) read_slice(r->memory + (size_t)i * r->bytes, r->bytes);
+  for (int64_t i = begin; i < end; i++) crn_memory_read(r->memory + (size_t)i * r->bytes, r->bytes);
 }
 
 static void touch_some(void *user, int64_t begin, int64_t end, int worker) {

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/bandwidth.h"
 #include "base/cpu.h"
 
 double now(void) {
@@ -80,36 +81,11 @@ double peak_of(const crn_linear_kernel *kernel) {
   return 0;
 }
 
-static void read_once(const void *memory, size_t bytes) {
-  const char *p = memory, *end = p + bytes / 512 * 512;
-  if (!(crn_cpu_bits() & CRN_CPU_AVX2)) {
-    uint64_t sum = 0;
-    for (; p < end; p += 8) sum += *(const uint64_t *)(const void *)p;
-    __asm__ volatile("" : : "r"(sum));
-    return;
-  }
-  for (; p < end; p += 256) {
-    __asm__ volatile(
-        "vmovdqa (%0),%%ymm0\nvmovdqa 32(%0),%%ymm1\nvmovdqa 64(%0),%%ymm2\nvmovdqa 96(%0),%%ymm3\n"
-        "vmovdqa 128(%0),%%ymm4\nvmovdqa 160(%0),%%ymm5\nvmovdqa 192(%0),%%ymm6\nvmovdqa 224(%0),%%ymm7\n"
-        :
-        : "r"(p)
-        : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "memory");
-  }
-}
-
 #else
 
 double peak_of(const crn_linear_kernel *kernel) {
   (void)kernel;
   return 0;
-}
-
-static void read_once(const void *memory, size_t bytes) {
-  const uint64_t *p = memory;
-  uint64_t sum = 0;
-  for (size_t i = 0; i < bytes / 8; i++) sum += p[i];
-  __asm__ volatile("" : : "r"(sum));
 }
 
 #endif
@@ -119,7 +95,7 @@ double read_speed(const void *memory, size_t bytes) {
   size_t turns = bytes < (1u << 24) ? (1u << 26) / bytes : 1;
   for (int t = 0; t < TRIES; t++) {
     double begin = now();
-    for (size_t i = 0; i < turns; i++) read_once(memory, bytes);
+    for (size_t i = 0; i < turns; i++) crn_memory_read(memory, bytes);
     double speed = (double)bytes * (double)turns / (now() - begin);
     best = speed > best ? speed : best;
   }
