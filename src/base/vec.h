@@ -2,6 +2,8 @@
 #ifndef CRN_BASE_VEC_H
 #define CRN_BASE_VEC_H
 
+#include <string.h>
+
 #include "base/alloc.h"
 
 #define CRN_VEC(type)      \
@@ -17,6 +19,9 @@
 /// Appends one item; on failure the vector is unchanged. Evaluates to a cairn_status.
 #define crn_vec_push(allocator, v, item) \
   (crn_vec_reserve((allocator), (v), 1) == CAIRN_OK ? ((v)->items[(v)->size++] = (item), CAIRN_OK) : CAIRN_OUT_OF_MEMORY)
+
+/// Removes the item at `at`; those behind it move up.
+#define crn_vec_remove(v, at) memmove((v)->items + (at), (v)->items + (at) + 1, (--(v)->size - (size_t)(at)) * sizeof *(v)->items)
 
 #define crn_vec_free(allocator, v)                                         \
   do {                                                                     \

@@ -126,8 +126,7 @@ static cairn_status take_out(cairn_llm_batch *b, int64_t id, crn_batch_member **
   if (!atomic_load(&b->members.items[at]->has_ended))
     return CRN_FAIL(FAILED_PRECONDITION, "sequence %lld has not ended yet", (long long)id);
   *out = b->members.items[at];
-  for (size_t i = at + 1; i < b->members.size; i++) b->members.items[i - 1] = b->members.items[i];
-  b->members.size--;
+  crn_vec_remove(&b->members, at);
   return CAIRN_OK;
 }
 

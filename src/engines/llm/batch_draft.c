@@ -20,8 +20,7 @@ cairn_status crn_batch_member_check_drafts(crn_batch_member *m) {
 
 static cairn_llm *take_drafter(cairn_llm_batch *b, size_t at) {
   cairn_llm *llm = b->drafters.items[at];
-  for (size_t i = at + 1; i < b->drafters.size; i++) b->drafters.items[i - 1] = b->drafters.items[i];
-  b->drafters.size--;
+  crn_vec_remove(&b->drafters, at);
   return llm;
 }
 

@@ -35,8 +35,7 @@ static bool is_exact(const crn_batch_member *m) {
 
 static cairn_llm *take_idle(cairn_llm_batch *b, int at) {
   cairn_llm *llm = b->idle.items[at];
-  for (size_t i = (size_t)at + 1; i < b->idle.size; i++) b->idle.items[i - 1] = b->idle.items[i];
-  b->idle.size--;
+  crn_vec_remove(&b->idle, at);
   return llm;
 }
 

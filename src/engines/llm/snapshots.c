@@ -57,8 +57,7 @@ cairn_status crn_llm_snapshot_restore(const crn_llm_snapshot *snapshot, crn_llm_
 static void remove_at(crn_llm_snapshots *s, size_t i) {
   s->bytes -= s->items.items[i].bytes;
   release(&s->items.items[i]);
-  memmove(s->items.items + i, s->items.items + i + 1, (s->items.size - 1 - i) * sizeof *s->items.items);
-  s->items.size--;
+  crn_vec_remove(&s->items, i);
 }
 
 // Of all but the newest: the one whose loss makes the smallest gap.
