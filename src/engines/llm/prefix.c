@@ -1,4 +1,5 @@
 /// Going back to an earlier point of a sequence.
+#include "base/log.h"
 #include "base/trace.h"
 #include "engines/llm/prompt_cache.h"
 
@@ -94,6 +95,16 @@ static void park_rest(cairn_llm *llm, int64_t kept) {
   if (crn_llm_shelf_put_copy(llm, llm->history.n) != CAIRN_OK) crn_error_clear();
 }
 
+// What cannot be taken from elsewhere is computed. A model without rows that was left between two states begins anew.
+static cairn_status do_without(cairn_llm *llm, cairn_status status, const char *where, int64_t *kept) {
+  if (status == CAIRN_OK) return status;
+  CRN_WARN(llm->context, "what %s has of the prompt was not used: %s", where, cairn_last_error()->message);
+  crn_error_clear();
+  if (!llm->is_dirty) return CAIRN_OK;
+  *kept = 0;
+  return forget(llm);
+}
+
 cairn_status crn_llm_find_prefix(cairn_llm *llm, const int32_t *tokens, int64_t n, bool keep, crn_llm_reuse *out) {
   *out = (crn_llm_reuse){.note = ""};
   if (llm->model->shelf.most_bytes && keep) park_rest(llm, crn_history_common_prefix(&llm->history, tokens, n));
@@ -101,11 +112,14 @@ cairn_status crn_llm_find_prefix(cairn_llm *llm, const int32_t *tokens, int64_t 
   if (!keep) return CAIRN_OK;
   int64_t kept;
   const int64_t start = crn_trace_begin(llm->context);
-  CRN_TRY(crn_llm_shelf_take(llm, tokens, n, out->kept, &kept));
-  out->from_memory = kept - out->kept;
+  cairn_status status = crn_llm_shelf_take(llm, tokens, n, out->kept, &kept);
+  CRN_TRY(do_without(llm, status, "the memory", &kept));
+  out->from_memory = kept > out->kept ? kept - out->kept : 0;
   out->kept = kept;
-  CRN_TRY(crn_prompt_cache_take(llm, tokens, n, out->kept, &kept));
-  out->from_disk = kept - out->kept;
+  status = crn_prompt_cache_take(llm, tokens, n, out->kept, &kept);
+  CRN_TRY(do_without(llm, status, "the prompt cache", &kept));
+  out->from_disk = kept > out->kept ? kept - out->kept : 0;
+  if (kept < out->kept) out->from_memory = 0;
   out->kept = kept;
   if (out->from_memory || out->from_disk)
     CRN_TRACE_END(llm->context, start, "engine", out->from_disk ? "prompt cache" : "memory", "Take prefix %lld", (long long)kept);

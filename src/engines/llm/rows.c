@@ -91,10 +91,7 @@ cairn_status crn_llm_rows_pass(const crn_llm_states *from, int64_t first, int64_
       to->bytes_copied += (int64_t)crn_llm_rows_bytes(from, i, end - first);
       continue;
     }
-    // Tables of one length: what is behind the rows of either is never read.
-    const int64_t there = cairn_ndarray_shape(source)[axis], here = cairn_ndarray_shape(target)[axis];
-    if (there < here) CRN_TRY(cairn_ndarray_grow(source, here));
-    if (here < there) CRN_TRY(cairn_ndarray_grow(target, there));
+    // Neither table grows here: its length is the capacity of its states, which they alone change.
     CRN_TRY(cairn_ndarray_share_rows(source, end, target));
   }
   return CAIRN_OK;

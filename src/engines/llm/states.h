@@ -29,7 +29,8 @@ typedef struct crn_llm_states {
   int64_t page_rows;     ///< of PAGED and CHUNKED
   int64_t window;        ///< of CHUNKED: rows that are kept, the first `sinks` among them
   int64_t sinks;
-  bool is_int8;  ///< pages hold int8 and scales
+  bool is_int8;    ///< pages hold int8 and scales
+  bool is_uneven;  ///< a growth failed midway: some of the caches in pages are longer than `capacity`
 } crn_llm_states;
 
 /// What was asked for. `max_context` is the number of tokens the model takes.

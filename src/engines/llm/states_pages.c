@@ -84,15 +84,25 @@ static cairn_status take_rows(const crn_llm_states *s, int64_t first, int64_t en
   return CAIRN_OK;
 }
 
+// Of a state that grows in pages; 0 for others.
+static int64_t rows_of(const crn_llm_states *s, int i) {
+  const crn_llm_state *state = &s->contract->states[i];
+  return crn_llm_state_is_paged(s, state) && state->is_dynamic ? cairn_ndarray_shape(s->arrays[i].array)[state->axis] : 0;
+}
+
 cairn_status crn_llm_pages_extend(crn_llm_states *s, int64_t rows) {
   const crn_llm_contract *c = s->contract;
-  if (rows <= s->capacity) return CAIRN_OK;
+  if (rows <= s->capacity && !s->is_uneven) return CAIRN_OK;
+  if (rows < s->capacity) rows = s->capacity;
+  for (int i = 0; i < c->n_states && s->is_uneven; i++) rows = rows_of(s, i) > rows ? rows_of(s, i) : rows;
   int64_t capacity = (rows + s->page_rows - 1) / s->page_rows * s->page_rows;
   if (capacity > s->limit) capacity = s->limit;
+  // Should one of them not grow, then those before it are longer already: the next call makes them even.
+  s->is_uneven = true;
   for (int i = 0; i < c->n_states; i++) {
-    if (!crn_llm_state_is_paged(s, &c->states[i]) || !c->states[i].is_dynamic) continue;
-    CRN_TRY_NOTE(cairn_ndarray_grow(s->arrays[i].array, capacity), "state '%s'", s->arrays[i].name);
+    if (rows_of(s, i) > 0) CRN_TRY_NOTE(cairn_ndarray_grow(s->arrays[i].array, capacity), "state '%s'", s->arrays[i].name);
   }
+  s->is_uneven = false;
   s->capacity = capacity;
   return CAIRN_OK;
 }
@@ -100,7 +110,7 @@ cairn_status crn_llm_pages_extend(crn_llm_states *s, int64_t rows) {
 // Pages change only where rows are missing or shared. So an engine that works ahead has to wait for its runs only when the caches grow, or
 // before the first of them. A window takes its pages while it moves: those that it drops are the next ones.
 cairn_status crn_llm_pages_reserve(crn_llm_states *s, int64_t rows, int64_t used) {
-  bool grows = rows > s->capacity, is_window = s->strategy == CRN_LLM_KV_CHUNKED;
+  bool grows = rows > s->capacity || s->is_uneven, is_window = s->strategy == CRN_LLM_KV_CHUNKED;
   if (grows) CRN_TRY(crn_llm_pages_extend(s, rows));
   if (is_window && !grows) return CAIRN_OK;
   int64_t end = is_window && s->capacity > used + s->page_rows ? used + s->page_rows : s->capacity;
