@@ -60,31 +60,14 @@ LOOP(loop_bf16, CLEAR_Z, BF16_Z)
 LOOP(loop_fma512, CLEAR_Z, FMA_Z)
 LOOP(loop_fma256, CLEAR_Y, FMA_Y)
 
-// Two by two tiles of sums, of 16 by 16 values; four registers feed them.
-static void loop_tiles(void) {
-  uint8_t config[64] __attribute__((aligned(64))) = {1};
-  for (int i = 0; i < 8; i++) {
-    config[16 + 2 * i] = 64;
-    config[48 + i] = 16;
-  }
-  int64_t n = TURNS / 8;
-  __asm__ volatile(
-      "ldtilecfg %1\n"
-      "tilezero %%tmm0\ntilezero %%tmm1\ntilezero %%tmm2\ntilezero %%tmm3\n"
-      "tilezero %%tmm4\ntilezero %%tmm5\ntilezero %%tmm6\ntilezero %%tmm7\n"
-      "1:\n"
-      "tdpbf16ps %%tmm6,%%tmm4,%%tmm0\ntdpbf16ps %%tmm7,%%tmm4,%%tmm1\n"
-      "tdpbf16ps %%tmm6,%%tmm5,%%tmm2\ntdpbf16ps %%tmm7,%%tmm5,%%tmm3\n"
-      "dec %0\njnz 1b\ntilerelease\n"
-      : "+r"(n)
-      : "m"(config)
-      : "memory");
-}
+static void loop_amx(void) { loop_tiles(TURNS / 8); }
+static void loop_loaded_amx(void) { loop_loaded_tiles(TURNS / 8); }
 
 static const instruction instructions[] = {
     {"vpdpbusd", CRN_CPU_AVX512VNNI, loop_bytes, 12.0 * 64 * TURNS},
     {"vdpbf16ps", CRN_CPU_AVX512BF16, loop_bf16, 12.0 * 32 * TURNS},
-    {"tdpbf16ps", CRN_CPU_AMXBF16, loop_tiles, 4.0 * 16 * 16 * 32 * (TURNS / 8)},
+    {"tdpbf16ps", CRN_CPU_AMXBF16, loop_amx, 4.0 * 16 * 16 * 32 * (TURNS / 8)},
+    {"tdpbf16ps_loaded", CRN_CPU_AMXBF16, loop_loaded_amx, 4.0 * 16 * 16 * 32 * (TURNS / 8)},
     {"fma_f32_512", CRN_CPU_AVX512, loop_fma512, 12.0 * 16 * TURNS},
     {"fma_f32_256", CRN_CPU_AVX2, loop_fma256, 12.0 * 8 * TURNS},
 };

@@ -71,6 +71,7 @@ static uint64_t detect(uint64_t mask) {
 #if defined(__linux__)
   if (getauxval(AT_HWCAP) & (1ul << 20)) bits |= CRN_CPU_DOTPROD;  // HWCAP_ASIMDDP
   if (getauxval(AT_HWCAP2) & (1ul << 13)) bits |= CRN_CPU_I8MM;    // HWCAP2_I8MM
+  if (getauxval(AT_HWCAP2) & (1ul << 14)) bits |= CRN_CPU_BF16;    // HWCAP2_BF16
 #endif
 #endif
   return bits & mask;
@@ -119,7 +120,7 @@ cairn_status crn_cpu_check_mask(void) {
   if (!unknown) return CAIRN_OK;
   return CRN_FAIL(INVALID_ARGUMENT,
                   "CAIRN_CPU_MASK names '%.*s'; scalar, avx2, avx512, avx512vnni, avx512bf16, neon, dotprod, i8mm, amxbf16, amxint8, "
-                  "avxvnni, avx512vbmi "
+                  "avxvnni, avx512vbmi, bf16 "
                   "are known",
                   (int)n, unknown);
 }

@@ -17,7 +17,8 @@
   X(AMXBF16, 7, "amxbf16") /* with AMX-TILE */   \
   X(AMXINT8, 8, "amxint8")                       \
   X(AVXVNNI, 9, "avxvnni")                       \
-  X(AVX512VBMI, 10, "avx512vbmi")
+  X(AVX512VBMI, 10, "avx512vbmi")                \
+  X(BF16, 11, "bf16") /* of Arm */
 
 enum {
 #define CRN_CPU_ENUM(name, bit, text) CRN_CPU_##name = 1 << bit,

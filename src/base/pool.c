@@ -12,7 +12,9 @@
 /// language model lie tens of microseconds of single steps, between tokens some hundred; a sleep and its end cost two system calls and some
 /// tens of microseconds more.
 enum { WORKER_SPIN_NS = 500000, CALLER_SPIN_NS = 100000, LOOKS = 32 };
-enum { CHUNKS_EACH = 8, LINE = 64, LINES_AT_ONCE = 8 };
+/// Chunks a worker gets at least, where the loop is long enough. Loops of which it is known what comes behind them wait for memory: they
+/// are cut finer, for what the last piece takes longer than the others' is lost, and a piece of less reads costs nothing else.
+enum { CHUNKS_EACH = 8, FINE_CHUNKS_EACH = 64, LINE = 64, LINES_AT_ONCE = 8 };
 
 /// The gate of the current loop: its number in the upper half, whether it is closed, and how many workers are inside. One
 /// word, so that a worker enters only a loop that is still open. A worker that wakes too late finds the gate closed and
@@ -67,8 +69,8 @@ static void relax(void) {
 
 // --- shares -------------------------------------------------------------------------------------------------------------------
 
-static int64_t chunk_of(const crn_pool *p, int64_t n, int64_t grain) {
-  int64_t most = (int64_t)p->n_threads * CHUNKS_EACH, chunk = (n + most - 1) / most;
+static int64_t chunk_of(const crn_pool *p, int64_t n, int64_t grain, bool is_fine) {
+  int64_t most = (int64_t)p->n_threads * (is_fine ? FINE_CHUNKS_EACH : CHUNKS_EACH), chunk = (n + most - 1) / most;
   return chunk < grain ? grain : chunk;
 }
 
@@ -114,7 +116,7 @@ typedef struct asking {
 static void begin_asking(const crn_pool *p, int worker, asking *a) {
   const crn_pool_ahead *ahead = &p->job.ahead;
   if (!ahead->data || ahead->n < 1) return;
-  int64_t chunk = chunk_of(p, ahead->n, ahead->grain < 1 ? 1 : ahead->grain), n_chunks = (ahead->n + chunk - 1) / chunk;
+  int64_t chunk = chunk_of(p, ahead->n, ahead->grain < 1 ? 1 : ahead->grain, true), n_chunks = (ahead->n + chunk - 1) / chunk;
   size_t begin = (size_t)(share_begin(p, n_chunks, worker) * chunk) * ahead->item_bytes;
   size_t end = (size_t)(share_begin(p, n_chunks, worker + 1) * chunk) * ahead->item_bytes;
   if (end - begin > p->most_ahead) end = begin + p->most_ahead;
@@ -297,7 +299,7 @@ void crn_pool_run_before(crn_pool *p, int64_t n, int64_t grain, crn_pool_fn fn, 
     return;
   }
   pthread_mutex_lock(&p->turn);
-  int64_t chunk = chunk_of(p, n, grain);
+  int64_t chunk = chunk_of(p, n, grain, ahead && ahead->data);
   p->job = (job){fn, user, n, chunk, (n + chunk - 1) / chunk, ahead ? *ahead : (crn_pool_ahead){0}};
   deal(p);
   atomic_store_explicit(&p->caller_cpu, sched_getcpu(), memory_order_relaxed);

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "backend/cpu/fused/gather.h"
+#include "backend/cpu/fused/linear.h"
 #include "execute/pages.h"
 #include "execute/run.h"
 
@@ -44,6 +46,7 @@ static void find_watched(const crn_plan *p, crn_replay *r) {
     m->is_always_new = reads_any_elements(s);
     bool has_call = s->kind == CRN_STEP_KERNEL || s->kind == CRN_STEP_UPDATE || s->kind == CRN_STEP_COMPOSITE;
     m->kernel = s->kernel;
+    m->is_streaming = s->infer == crn_infer_fused_linear || s->infer == crn_infer_fused_gather;
     m->reads_values = has_call && !ignores_values(p, s);
     for (uint32_t k = first_read(s); k < s->n_in && m->reads_values; k++) {
       uint32_t slot = s->in[k];

@@ -39,6 +39,7 @@ typedef struct crn_step_memo {
   bool is_always_new;  ///< prepared again in every run
   bool is_changing;    ///< its results were seen to be other views in another run
   bool is_settled;     ///< by the schedule: nothing of the call is different
+  bool is_streaming;   ///< reads so many weights that little is left in the caches behind it
 } crn_step_memo;
 
 typedef enum crn_replay_mode { CRN_REPLAY_OFF, CRN_REPLAY_RECORDING, CRN_REPLAY_RUNNING } crn_replay_mode;
@@ -105,6 +106,8 @@ static inline bool crn_follows_schedule(const crn_workspace *w) { return crn_is_
 cairn_status crn_replay_step(crn_workspace *w, const crn_step *s, bool *out_done);
 /// The same without the kernel, for steps whose way is COMPUTE.
 cairn_status crn_replay_prepare(crn_workspace *w, const crn_step *s, bool *out_done);
+/// Asks memory for what the steps from `from` on will touch, as far as the next product. Called behind one.
+void crn_replay_ask(const crn_workspace *w, uint32_t from);
 /// Called behind every step: looks whether values that sizes depend on are others, and keeps what slots were before they are emptied.
 void crn_replay_pass(crn_workspace *w, const crn_step *s);
 

@@ -357,6 +357,7 @@ static cairn_status run_settled(crn_workspace *w, uint32_t stop, uint32_t *in_ou
   m->args.pool = w->pool;
   cairn_status status = m->kernel(&m->args);
   crn_workspace_end_scratch(w);
+  if (m->is_streaming) crn_replay_ask(w, at + 1);
   // A composite's kernel that declines leaves the record, which is for the general way to do.
   if (status == CAIRN_UNSUPPORTED) return CAIRN_OK;
   *out_done = true;

@@ -44,8 +44,8 @@ cairn_status crn_specialize_plan(crn_plan *p, const crn_specialization *options)
   CRN_TRY(crn_pass_attention(p));
   CRN_TRY(crn_pass_head_attention(p));
   crn_pass_picks(p);
-  CRN_TRY(crn_pass_linear(p, options));
   CRN_TRY(crn_pass_experts(p, options));
+  CRN_TRY(crn_pass_linear(p, options));
   CRN_TRY(crn_pass_convolutions(p, options));
   CRN_TRY(crn_plan_drop_unused(p));
   CRN_TRY(crn_pass_prologues(p));

@@ -27,7 +27,7 @@ static const char *const g_formats[] = {
 // How many matrices of a stack one row takes: the last size of its indices.
 static int64_t chosen_of(const crn_plan *p, const crn_step *s) {
   const crn_fused_gather *f = s->fused;
-  const crn_type *index = p->slot_types[s->in[s->n_in - 1]];
+  const crn_type *index = p->slot_types[s->in[f->n_operands - 1]];
   int64_t stack = f->rhs.dims[f->rhs.rank - 3], chosen = index->rank > 0 ? index->dims[index->rank - 1] : 1;
   return chosen < 0 || chosen > stack ? stack : chosen;
 }
@@ -59,8 +59,9 @@ int64_t crn_plan_weight_bytes(const crn_plan *p) {
 static cairn_status print_gather(const crn_plan *p, const crn_step *s, crn_str *out) {
   const crn_fused_gather *f = s->fused;
   long long stack = (long long)f->rhs.dims[f->rhs.rank - 3];
-  return crn_str_printf(out, "  %lld of %lldx%lld %s, a row reads %lld of them: %lld bytes", stack, (long long)f->n,
-                        (long long)f->weights.k, g_formats[f->weights.format], (long long)chosen_of(p, s), (long long)weight_bytes(p, s));
+  return crn_str_printf(out, "  %lld of %lldx%lld %s, a row reads %lld of them: %lld bytes", stack,
+                        (long long)(f->is_gated ? 2 * f->n : f->n), (long long)f->weights.k, g_formats[f->weights.format],
+                        (long long)chosen_of(p, s), (long long)weight_bytes(p, s));
 }
 
 static cairn_status print_linear(const crn_step *s, crn_str *out) {

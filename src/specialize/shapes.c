@@ -185,12 +185,34 @@ static void walk_concat(shape_walk *w, const crn_step *s) {
   memcpy(out->values, values, (size_t)n * sizeof *values);
 }
 
+// What all sizes but the one at `skip` make together; false unless they are constants.
+static bool product_beside(const crn_sym *sizes, int rank, int skip, int64_t *out) {
+  *out = 1;
+  for (int d = 0; d < rank; d++) {
+    if (d == skip) continue;
+    if (!crn_sym_is_constant(sizes[d]) || sizes[d] < 1 || sizes[d] > CRN_SYMBOL / *out) return false;
+    *out *= sizes[d];
+  }
+  return true;
+}
+
+// The size that a reshape leaves open (-1) is the operand's unknown one where all others make as much on both sides.
+static crn_sym open_size(const crn_slot_shape *x, const crn_slot_shape *sizes, int at) {
+  int64_t before, after;
+  int open = 0;
+  while (open < x->rank && crn_sym_is_constant(x->dims[open])) open++;
+  bool same = open < x->rank && product_beside(x->dims, x->rank, open, &before) &&
+              product_beside(sizes->values, sizes->n_values, at, &after) && before == after;
+  return same ? x->dims[open] : -1;
+}
+
 static void walk_sized(shape_walk *w, const crn_step *s) {
   const crn_slot_shape *x = shape_of(w, s->in[0]), *sizes = shape_of(w, s->in[1]);
   crn_slot_shape *out = shape_of(w, s->out[0]);
   if (s->id == CRN_OP_reshape) copy_values(out, x);
   if (sizes->n_values != out->rank) return;
-  for (int d = 0; d < out->rank; d++) set_dim(out, d, sizes->values[d]);
+  for (int d = 0; d < out->rank; d++)
+    set_dim(out, d, s->id == CRN_OP_reshape && sizes->values[d] == -1 ? open_size(x, sizes, d) : sizes->values[d]);
 }
 
 // expand_dims and shrink_dims: `longer` has the dimensions that the axes name.
@@ -294,6 +316,10 @@ static void walk_kernel(shape_walk *w, const crn_step *s) {
       return;
     case CRN_OP_gather_nd:
       walk_gather_nd(w, s);
+      return;
+    case CRN_OP_sort:
+    case CRN_OP_argsort:
+      copy_dims(out, shape_of(w, s->in[0]));
       return;
     case CRN_OP_scaled_dot_product_attention:
       walk_attention(w, s);

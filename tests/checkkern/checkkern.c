@@ -93,7 +93,8 @@ static void bench(const crn_linear_kernel *kernel) {
     bool one_row = strstr(kernel->name, "_1x") != NULL;
     if (n < kernel->min_rows || (one_row && n > 2)) continue;
     double scalar = scalar_speed(kernel->format, kernel->mode, n < 8 ? n : 8);
-    for (int64_t r = 0; r < n; r++) kernel->prepare(g.inputs, K, g.rows + (size_t)r * crn_linear_row_bytes(kernel->rows_mode, K));
+    for (int64_t r = 0; r < n; r++)
+      kernel->prepare(g.inputs, K, g.rows + crn_linear_row_offset(kernel, crn_linear_row_bytes(kernel->rows_mode, K), r));
     size_t tile = tile_bytes(kernel->format), near = NEAR_BYTES / tile * tile, far = far_bytes / tile * tile;
     if (near < 4 * tile) near = 4 * tile;
     double products = (double)(near / tile) * 16 * K * (double)n, t = time_call(kernel, near, n, 0.15);
@@ -127,7 +128,7 @@ int main(int argc, char **argv) {
   CPU_SET(sched_getcpu(), &set);
   (void)sched_setaffinity(0, sizeof set, &set);
   g.weights = region(far_bytes);
-  g.rows = region((size_t)MOST_ROWS * (K * 4 + 64));
+  g.rows = region((size_t)(MOST_ROWS + CRN_LINEAR_ROW_BLOCK) * (K * 4 + 64));
   g.inputs = region(K * sizeof(float));
   g.out = region((far_bytes / tile_bytes(CRN_LINEAR_Q4) + 1) * 16 * sizeof(float));
   g.scratch = region((size_t)16 << 20);

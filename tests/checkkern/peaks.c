@@ -28,26 +28,7 @@ LOOP(loop_fma256, CLEAR_Y, FMA_Y)
 LOOP(loop_madd256, CLEAR_Y, MADD_Y)
 LOOP(loop_vnni256, CLEAR_Y, VNNI_Y)
 
-// Four sums of two by two tiles, as the kernel for many rows has them.
-static void loop_amx(void) {
-  uint8_t config[64] __attribute__((aligned(64))) = {1};
-  for (int i = 0; i < 8; i++) {
-    config[16 + 2 * i] = 64;
-    config[48 + i] = 16;
-  }
-  int64_t n = TURNS;
-  __asm__ volatile(
-      "ldtilecfg %1\n"
-      "tilezero %%tmm0\ntilezero %%tmm1\ntilezero %%tmm2\ntilezero %%tmm3\n"
-      "tilezero %%tmm4\ntilezero %%tmm5\ntilezero %%tmm6\ntilezero %%tmm7\n"
-      "1:\n"
-      "tdpbf16ps %%tmm6,%%tmm4,%%tmm0\ntdpbf16ps %%tmm7,%%tmm4,%%tmm1\n"
-      "tdpbf16ps %%tmm6,%%tmm5,%%tmm2\ntdpbf16ps %%tmm7,%%tmm5,%%tmm3\n"
-      "dec %0\njnz 1b\ntilerelease\n"
-      : "+r"(n)
-      : "m"(config)
-      : "memory");
-}
+static void loop_amx(void) { loop_tiles(TURNS); }
 
 static const struct {
   const char *isa, *lhs;

@@ -247,7 +247,8 @@ class Synthetic(cli.CliTest):
 
     def test_plan(self):
         out, _ = self.cairn("inspect", "synthetic:tiny-moe", "--plan")
-        self.assertIn("gather_linear(", out)
+        self.assertIn("gather_linear+gate(", out)
+        self.assertIn("gather_linear+sum+add(", out)
         self.assertIn("linear+add(", out)
         out, _ = self.cairn("inspect", TINY, "--plan")
         self.assertIn("linear+gate(", out)

@@ -2,6 +2,8 @@
 #ifndef CRN_ENGINES_LLM_LOGITS_H
 #define CRN_ENGINES_LLM_LOGITS_H
 
+#include <stdint.h>
+
 #include "cairn/ndarray.h"
 
 /// Widens `n` values of type f16, bf16 or f32 (exact).
@@ -10,5 +12,14 @@ void crn_logits_widen(cairn_dtype dtype, const void *source, float *target, int6
 /// The first index of the largest value, NaN left out; 0 when nothing is larger than -inf. `*out_best` (may be NULL) is
 /// that value, -inf when there is none.
 int32_t crn_logits_argmax(const float *row, int64_t n, float *out_best);
+
+/// The loops of these, once for each instruction set (logits_template.h).
+#define CRN_LOGITS_LOOPS(isa)                                                         \
+  void crn_logits_widen_f16__##isa(const uint16_t *source, float *target, int64_t n); \
+  int64_t crn_logits_argmax__##isa(const float *row, int64_t n, float *out_best);
+CRN_LOGITS_LOOPS(plain)
+#if defined(__x86_64__)
+CRN_LOGITS_LOOPS(avx2)
+#endif
 
 #endif

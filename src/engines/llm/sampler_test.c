@@ -381,6 +381,34 @@ static void test_widen(void **state) {
   assert_true(wide[0] == 1.5f && wide[1] == -2);
 }
 
+// The first of the largest, for rows of all lengths around vectors and pieces, with ties, NaN and infinities among them.
+static void test_argmax(void **state) {
+  (void)state;
+  static const int64_t lengths[] = {1, 2, 31, 32, 33, 63, 65, 2047, 2048, 2049, 5000};
+  static float row[5000];
+  crn_rng rng;
+  crn_rng_seed(&rng, 3);
+  for (int trial = 0; trial < 330; trial++) {
+    int64_t n = lengths[trial % 11], at = 0;
+    float best = -INFINITY, found;
+    int kinds = trial / 11 % 3 == 0 ? 4 : 1000;
+    for (int64_t i = 0; i < n; i++) {
+      row[i] = (float)(int)(crn_rng_uniform(&rng) * kinds) - 5000;
+      if (crn_rng_uniform(&rng) < 0.01) row[i] = crn_rng_uniform(&rng) < 0.5 ? NAN : -INFINITY;
+    }
+    if (trial % 30 == 29) {
+      for (int64_t i = 0; i < n; i++) row[i] = i % 2 ? NAN : -INFINITY;
+    }
+    for (int64_t i = 0; i < n; i++) {
+      if (row[i] > best) best = row[i], at = i;
+    }
+    assert_int_equal(crn_logits_argmax(row, n, &found), at);
+    assert_true(found == best);
+    assert_int_equal(crn_logits_argmax__plain(row, n, &found), at);
+    assert_true(found == best);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -397,6 +425,7 @@ int main(void) {
       TEST(test_top_p),
       TEST(test_top_p_equals_sorting),
       TEST(test_min_p),
+      TEST(test_argmax),
       TEST(test_extremes),
       TEST(test_seeds),
       TEST(test_widen),

@@ -2,8 +2,8 @@
 #include "backend/cpu/fused/linear.h"
 
 #include <math.h>
-#include <string.h>
 
+#include "backend/cpu/fused/gate.h"
 #include "backend/cpu/fused/linear_direct.h"
 #include "backend/cpu/fused/terms.h"
 #include "backend/cpu/kernels/rows/rows.h"
@@ -12,7 +12,8 @@
 #include "backend/cpu/ref/ref.h"
 #include "base/checked.h"
 
-enum { UNIT = 2, UNIT_OUTPUTS = UNIT * CRN_LINEAR_TILE, MOST_UNITS = 8, FEW_ROWS = 4, LEAST_BYTES = 48 << 10 };
+enum { UNIT = 2, UNIT_OUTPUTS = UNIT * CRN_LINEAR_TILE, MOST_UNITS = 8, FEW_ROWS = 4, MANY_ROWS = 128 };
+enum { LINE = 64, LEAST_BYTES = 48 << 10, PIECE_BYTES = 16 << 10 };
 
 // --- rows -------------------------------------------------------------------------------------------------------------------
 
@@ -76,6 +77,7 @@ typedef struct linear_part {
   const crn_tensor *x, *added, *out;
   int64_t first, rows;  ///< among all rows, and how many
   bool is_as_one;       ///< each row gets the bits of a run of one
+  bool added_is_plain;  ///< its rows lie one after the other
   const crn_linear_kernel *kernel;
 } linear_part;
 
@@ -92,6 +94,8 @@ typedef struct linear_run {
   linear_group *groups;
   int n_groups;
   int64_t rows, units, step;  ///< units a worker takes together
+  bool has_long_calls;        ///< a call gets all units a worker has; `step` of them are in its sums at a time
+  int64_t ld;                 ///< of sums
   const crn_rows_kernels *row_kernels;
   float *row_buffers;  ///< k values a worker
   char *worker_memory;
@@ -146,28 +150,9 @@ static void round_between(const linear_run *r, float *values, int64_t n) {
   if (r->f->mode == CRN_LINEAR_EXACT) crn_round_f32(r->parts->out->dtype, values, n);
 }
 
-// The gate op by op, with what it rounds in between.
-static void gate_exactly(const linear_run *r, int64_t n_units, const float *values, float *out) {
-  float gate[MOST_UNITS * CRN_LINEAR_TILE], up[MOST_UNITS * CRN_LINEAR_TILE];
-  int64_t n = n_units * CRN_LINEAR_TILE;
-  for (int64_t u = 0; u < n_units; u++) {
-    memcpy(gate + u * CRN_LINEAR_TILE, values + u * UNIT_OUTPUTS, CRN_LINEAR_TILE * sizeof *gate);
-    memcpy(up + u * CRN_LINEAR_TILE, values + u * UNIT_OUTPUTS + CRN_LINEAR_TILE, CRN_LINEAR_TILE * sizeof *up);
-  }
-  round_between(r, gate, n);
-  round_between(r, up, n);
-  r->row_kernels->activate(r->f->gate, gate, gate, n);
-  round_between(r, gate, n);
-  r->row_kernels->multiply(gate, up, out, n);
-}
-
 static void finish_gated(const linear_run *r, const crn_tensor *out, int64_t row, int64_t unit, int64_t n_units, float *values) {
   int64_t column = unit * CRN_LINEAR_TILE, n = n_units * CRN_LINEAR_TILE;
-  if (r->f->mode == CRN_LINEAR_EXACT) {
-    gate_exactly(r, n_units, values, values);
-  } else {
-    r->row_kernels->gate_pairs(r->f->gate, values, values, n_units);
-  }
+  crn_gate_pairs(r->f->gate, r->f->mode == CRN_LINEAR_EXACT, r->parts->out->dtype, values, n_units);
   crn_elements_put_f32(out, row * r->f->n + column, r->f->n - column < n ? r->f->n - column : n, values);
 }
 
@@ -177,6 +162,10 @@ static void put_joined(const crn_fused_linear *f, const crn_tensor *out, int64_t
     int64_t from = column > begin ? column : begin, end = begin + f->joined[i] < column + n ? begin + f->joined[i] : column + n;
     if (from < end) crn_elements_put_f32(&out[i], row * f->joined[i] + from - begin, end - from, values + from - column);
   }
+}
+
+static int64_t added_offset(const crn_fused_linear *f, const linear_part *p, int64_t row) {
+  return p->added_is_plain ? row * f->n : row_offset(p->added, p->added->rank - 1, row);
 }
 
 static void finish_row(const linear_run *r, int64_t row, int64_t unit, int64_t n_units, float *values) {
@@ -194,11 +183,10 @@ static void finish_row(const linear_run *r, int64_t row, int64_t unit, int64_t n
   }
   if (f->epilogue == CRN_LINEAR_ADD) {
     float buffer[MOST_UNITS * UNIT_OUTPUTS];
-    const int last = p->added->rank - 1;
-    const float *more =
-        crn_elements_f32(p->added, row_offset(p->added, last, row) + column * p->added->strides[last], p->added->strides[last], n, buffer);
+    const int64_t stride = p->added->strides[p->added->rank - 1];
+    const float *more = crn_elements_f32(p->added, added_offset(f, p, row) + column * stride, stride, n, buffer);
     round_between(r, values, n);
-    for (int64_t i = 0; i < n; i++) values[i] += more[i];
+    r->row_kernels->add(values, more, values, n);
   }
   if (f->activation) {
     round_between(r, values, n);
@@ -234,15 +222,46 @@ static void finish_rows(void *user, int64_t row, int64_t n_rows, int64_t tile, i
   for (int64_t i = 0; i < n_rows; i++) finish_row(f->r, f->row + row + i, tile / UNIT, (n_tiles + UNIT - 1) / UNIT, sums + i * ld);
 }
 
+static void ask_for(const crn_tensor *t, int64_t offset, int64_t n, bool to_write) {
+  const char *p = crn_tensor_at(t, offset);
+  const int64_t bytes = n * (int64_t)cairn_dtype_bytes(t->dtype);
+  for (int64_t i = 0; i < bytes; i += LINE) {
+    // Compilers want to know which at once.
+    if (to_write) {
+      __builtin_prefetch(p + i, 1, 2);
+    } else {
+      __builtin_prefetch(p + i, 0, 2);
+    }
+  }
+}
+
+// What is added to the sums of some rows, and where they go, are far away: other workers wrote there last.
+static void expect_rows(void *user, int64_t row, int64_t n_rows, int64_t tile, int64_t n_tiles) {
+  const linear_finish *finish = user;
+  const linear_run *r = finish->r;
+  const crn_fused_linear *f = r->f;
+  int64_t column = tile * CRN_LINEAR_TILE, n = n_tiles * CRN_LINEAR_TILE;
+  if (n > f->weights.n - column) n = f->weights.n - column;
+  for (int64_t i = 0; i < n_rows; i++) {
+    int64_t at = finish->row + row + i;
+    const linear_part *p = part_of(r, &at);
+    if (f->epilogue == CRN_LINEAR_ADD && p->added_is_plain) ask_for(p->added, at * f->n + column, n, false);
+    if (f->epilogue == CRN_LINEAR_GATED) {
+      ask_for(p->out, at * f->n + column / 2, n / 2, true);
+    } else if (!f->n_joined) {
+      ask_for(p->out, at * f->n + column, n, true);
+    }
+  }
+}
+
 // The outputs of some units for the rows of a group.
-static void run_group(const linear_run *r, const linear_group *g, int64_t unit, int64_t n_units, int64_t tile_end, char *memory) {
+static void run_group(const linear_run *r, const linear_group *g, int64_t unit, int64_t tile_end, char *memory) {
   float *sums = (float *)(void *)(memory + r->scratch_bytes);
-  const int64_t ld = n_units * UNIT_OUTPUTS;
   for (int64_t row = g->first, n_rows; row < g->first + g->rows; row += n_rows) {
     n_rows = rows_together(r, g, row);
     linear_finish finish = {r, row};
-    const crn_linear_sink sink = {finish_rows, &finish};
-    crn_run_prepared_into(&r->f->weights, &g->prepared, row - g->first, n_rows, unit * UNIT, tile_end, sums, ld, memory, &sink);
+    const crn_linear_sink sink = {.take = finish_rows, .user = &finish, .expect = r->has_long_calls ? expect_rows : NULL};
+    crn_run_prepared_into(&r->f->weights, &g->prepared, row - g->first, n_rows, unit * UNIT, tile_end, sums, r->ld, memory, &sink);
   }
 }
 
@@ -250,11 +269,12 @@ static void run_group(const linear_run *r, const linear_group *g, int64_t unit, 
 static void run_units(void *user, int64_t begin, int64_t end, int worker) {
   const linear_run *r = user;
   char *memory = r->worker_memory + (size_t)worker * r->worker_bytes;
-  int64_t tiles = (r->f->weights.n + CRN_LINEAR_TILE - 1) / CRN_LINEAR_TILE, step = r->step;
+  int64_t tiles = (r->f->weights.n + CRN_LINEAR_TILE - 1) / CRN_LINEAR_TILE;
+  const int64_t step = r->has_long_calls ? end - begin : r->step;
   for (int64_t unit = begin; unit < end; unit += step) {
     int64_t n_units = end - unit < step ? end - unit : step, tile_end = (unit + n_units) * UNIT;
     if (tile_end > tiles) tile_end = tiles;
-    for (int i = 0; i < r->n_groups; i++) run_group(r, &r->groups[i], unit, n_units, tile_end, memory);
+    for (int i = 0; i < r->n_groups; i++) run_group(r, &r->groups[i], unit, tile_end, memory);
   }
 }
 
@@ -263,7 +283,7 @@ static cairn_status take_memory(const crn_kernel_args *args, linear_run *r) {
   for (int i = 0; i < r->n_groups; i++) {
     const crn_prepared *p = &r->groups[i].prepared;
     const int64_t block = r->groups[i].rows < CRN_ROW_BLOCK ? r->groups[i].rows : CRN_ROW_BLOCK;
-    const size_t scratch_bytes = crn_prepared_scratch_bytes(p), bytes = (size_t)(block * p->terms * r->step * UNIT_OUTPUTS) * sizeof(float);
+    const size_t scratch_bytes = crn_prepared_scratch_bytes(p), bytes = (size_t)(block * p->terms * r->ld) * sizeof(float);
     if (scratch_bytes > r->scratch_bytes) r->scratch_bytes = scratch_bytes;
     if (bytes > sums_bytes) sums_bytes = bytes;
   }
@@ -289,18 +309,45 @@ static cairn_status make_group(const crn_kernel_args *args, linear_run *r, linea
 
 static int64_t count_units(const crn_linear_weights *w) { return (w->n + UNIT_OUTPUTS - 1) / UNIT_OUTPUTS; }
 
-// A piece of work must be worth waking somebody: some ten thousand bytes of weights, fewer when many rows use them.
+// A product must be worth waking somebody: some ten thousand bytes of weights, fewer when many rows use them. Then also a piece that takes
+// a microsecond to read is worth being done by whoever is done first.
 static int64_t least_units(const crn_linear_weights *w, int64_t rows) {
-  int64_t unit_bytes = (int64_t)w->bytes / count_units(w) * (rows < 32 ? rows : 32) + 1;
-  return LEAST_BYTES / unit_bytes + 1;
+  int64_t units = count_units(w), unit_bytes = (int64_t)w->bytes / units * (rows < 32 ? rows : 32) + 1;
+  return unit_bytes * units <= LEAST_BYTES ? units : PIECE_BYTES / unit_bytes + 1;
 }
 
-// What the product behind this one reads. With many rows weights are the smaller part.
-static crn_pool_ahead next_weights(const crn_fused_linear *f, int64_t rows) {
-  const crn_linear_weights *w = f->next;
+// The caller begins with the first tiles, some side by side, of which kernels ask only for what lies further on.
+static void ask_for_first(const crn_linear_weights *w) {
+  enum { TILES = 4, BYTES = 2048 };
+  size_t tile_bytes = w->bytes / (size_t)crn_linear_tiles(w->n), n = tile_bytes < BYTES ? tile_bytes : BYTES;
+  for (size_t tile = 0; tile < TILES && (tile + 1) * tile_bytes <= w->bytes; tile++) {
+    for (size_t at = 0; at < n; at += LINE) __builtin_prefetch((const char *)w->data + tile * tile_bytes + at, 0, 2);
+  }
+}
+
+// With many rows weights are the smaller part of what is read.
+crn_pool_ahead crn_linear_ahead(const crn_linear_weights *w, int64_t rows) {
   if (!w || !w->n || rows > FEW_ROWS) return (crn_pool_ahead){0};
   int64_t n = count_units(w);
   return (crn_pool_ahead){w->data, w->bytes / (size_t)n, n, least_units(w, rows)};
+}
+
+static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Kernels that hand out parts of a call make ready meanwhile what they need for the next one: with many rows they get long calls. Others
+// take units together that read the rows once; but there must be work for all, several times over, lest one waits for another.
+static void share_units(linear_run *r, int threads) {
+  const crn_prepared *p = &r->groups->prepared;
+  r->has_long_calls = r->n_groups == 1 && r->rows >= MANY_ROWS && p->terms == 1 && crn_linear_parts_of(p->kernel);
+  if (r->has_long_calls) {
+    int64_t each = divide_up(r->units, threads);
+    r->step = divide_up(each, divide_up(each, MOST_UNITS));
+  } else {
+    r->step = r->units / (threads * 4);
+    r->step = r->step < 1 ? 1 : r->step > MOST_UNITS ? MOST_UNITS : r->step;
+  }
+  // Rows of a power of two would meet in the same sets of the cache.
+  r->ld = (r->has_long_calls ? MOST_UNITS : r->step) * UNIT_OUTPUTS + (r->has_long_calls ? CRN_LINEAR_TILE : 0);
 }
 
 static cairn_status run_groups(const crn_kernel_args *args, const linear_run *groups) {
@@ -308,13 +355,13 @@ static cairn_status run_groups(const crn_kernel_args *args, const linear_run *gr
   const crn_fused_linear *f = r.f;
   r.row_kernels = crn_rows_select();
   r.units = count_units(&f->weights);
-  // Units together read the rows once; but there must be work for all, several times over, lest one waits for another.
-  r.step = r.units / (crn_pool_threads(args->pool) * 4);
-  r.step = r.step < 1 ? 1 : r.step > MOST_UNITS ? MOST_UNITS : r.step;
+  share_units(&r, crn_pool_threads(args->pool));
   CRN_TRY(take_memory(args, &r));
+  if (r.rows <= FEW_ROWS) ask_for_first(&f->weights);
   crn_pool_run(args->pool, r.rows, 16384 / (f->weights.k + 1) + 1, prepare_rows, &r);
-  const crn_pool_ahead ahead = next_weights(f, r.rows);
-  crn_pool_run_before(args->pool, r.units, least_units(&f->weights, r.rows), run_units, &r, &ahead);
+  const crn_pool_ahead ahead = crn_linear_ahead(f->next, r.rows);
+  const int64_t least = least_units(&f->weights, r.rows);
+  crn_pool_run_before(args->pool, r.units, r.has_long_calls && least < r.step ? r.step : least, run_units, &r, &ahead);
   return CAIRN_OK;
 }
 
@@ -322,6 +369,7 @@ static linear_part make_part(const crn_kernel_args *args, const crn_tensor *adde
   const crn_fused_linear *f = args->fused;
   const crn_tensor *x = &args->operands[0];
   linear_part p = {.x = x, .added = added, .out = out, .rows = count_rows(x, x->rank - 1 - f->axis), .is_as_one = args->rows_as_one};
+  p.added_is_plain = added && crn_tensor_is_contiguous(added) && added->dims[added->rank - 1] == f->n;
   p.kernel = crn_prepared_select(&f->weights, f->mode, args->rows_as_one ? 1 : p.rows);
   return p;
 }

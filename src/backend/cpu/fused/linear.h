@@ -6,6 +6,7 @@
 #include "backend/cpu/fused/activation.h"
 #include "backend/cpu/kernels/linear/linear.h"
 #include "backend/cpu/kernels/rows/rows.h"
+#include "base/pool.h"
 #include "program/infer/infer.h"
 
 /// What happens to the sums before they are stored. Every step rounds to the result's type, as the separate ops would.
@@ -51,6 +52,8 @@ cairn_status crn_fused_linear_run(const crn_kernel_args *args);
 /// The same step of `n` runs of one plan at once, with memory and workers of the first: weights are read once for all. Each gets the bits
 /// it gets alone: rows are computed together where they would have had the same kernel.
 cairn_status crn_fused_linear_run_joint(const crn_kernel_args *const *args, int n);
+/// What workers may ask memory for when a product with these weights comes next, for `rows` rows. NULL = nobody knows.
+crn_pool_ahead crn_linear_ahead(const crn_linear_weights *next, int64_t rows);
 
 /// Operand 0: indices [.., 1] into the rows of the packed matrix: result 0 [.., k].
 typedef struct crn_fused_lookup {

@@ -1,5 +1,7 @@
 #include "backend/cpu/fused/terms.h"
 
+#include <string.h>
+
 #include "backend/cpu/kernels/linear/linear_layout.h"
 #include "backend/cpu/kernels/rows/rows.h"
 #include "base/checked.h"
@@ -48,20 +50,32 @@ cairn_status crn_prepared_create_for(const crn_kernel_args *args, const crn_line
   *p = (crn_prepared){.kernel = kernel, .k = w->k};
   p->terms = p->kernel->rows_mode == CRN_LINEAR_MODE_INT8 ? BYTE_TERMS : 1;
   p->row_bytes = crn_linear_row_bytes(p->kernel->rows_mode, w->k);
-  if (!crn_mul_size((size_t)(n_rows * p->terms), p->row_bytes, &bytes))
+  const int64_t block = crn_linear_row_block(kernel);
+  if (!crn_mul_size((size_t)((n_rows * p->terms + block - 1) / block * block), p->row_bytes, &bytes) ||
+      !crn_add_size(bytes, CRN_LINEAR_ROWS_ALIGN, &bytes))
     return CRN_FAIL(OUT_OF_RANGE, "%lld rows are too many", (long long)n_rows);
   CRN_TRY(args->scratch->take(args->scratch, bytes, &p->rows));
+  p->rows += -(uintptr_t)p->rows % CRN_LINEAR_ROWS_ALIGN;
   return args->scratch->take(args->scratch, (size_t)crn_pool_threads(args->pool) * (size_t)w->k * sizeof(float), &p->buffers);
 }
 
 void crn_prepare_row(const crn_prepared *p, int64_t row, const float *values, int worker) {
-  char *to = p->rows + (size_t)(row * p->terms) * p->row_bytes;
+  char *to = p->rows + crn_linear_row_offset(p->kernel, p->row_bytes, row * p->terms);
   p->kernel->prepare(values, p->k, to);
   if (p->terms == 1) return;
   float *rest = p->buffers + worker * p->k;
   const float *scales = (const float *)(const void *)(to + LINEAR_BLOCKS(p->k) * LINEAR_BLOCK);
   crn_rows_select()->residual(values, (const int8_t *)to, scales, rest, p->k);
   p->kernel->prepare(rest, p->k, to + p->row_bytes);
+}
+
+void crn_prepare_copy(const crn_prepared *p, int64_t from, int64_t to) {
+  const bool is_apart = crn_linear_row_block(p->kernel) > 1;
+  const size_t bytes = is_apart ? CRN_LINEAR_ROW_LINE : (size_t)p->terms * p->row_bytes;
+  const int64_t n = is_apart ? LINEAR_BLOCKS(p->k) * LINEAR_BLOCK * 2 / CRN_LINEAR_ROW_LINE : 1;
+  const char *source = p->rows + crn_linear_row_offset(p->kernel, p->row_bytes, from * p->terms);
+  char *target = p->rows + crn_linear_row_offset(p->kernel, p->row_bytes, to * p->terms);
+  for (int64_t i = 0; i < n; i++) memcpy(target + i * CRN_LINEAR_ROWS_ALIGN, source + i * CRN_LINEAR_ROWS_ALIGN, bytes);
 }
 
 size_t crn_prepared_scratch_bytes(const crn_prepared *p) {
@@ -79,7 +93,7 @@ static void add_terms(float *sums, int64_t n_rows, int64_t ld) {
 
 void crn_run_prepared(const crn_linear_weights *w, const crn_prepared *p, int64_t row, int64_t n_rows, int64_t tile_begin, int64_t tile_end,
                       float *sums, int64_t ld, void *scratch) {
-  const char *from = p->rows + (size_t)(row * p->terms) * p->row_bytes;
+  const char *from = p->rows + crn_linear_row_offset(p->kernel, p->row_bytes, row * p->terms);
   p->kernel->run(w, from, p->row_bytes, n_rows * p->terms, tile_begin, tile_end, sums, ld, scratch);
   if (p->terms > 1) add_terms(sums, n_rows, ld);
 }
@@ -88,7 +102,8 @@ void crn_run_prepared_into(const crn_linear_weights *w, const crn_prepared *p, i
                            int64_t tile_end, float *sums, int64_t ld, void *scratch, const crn_linear_sink *sink) {
   const crn_linear_parts_fn parts = p->terms == 1 ? crn_linear_parts_of(p->kernel) : NULL;
   if (parts) {
-    parts(w, p->rows + (size_t)row * p->row_bytes, p->row_bytes, n_rows, tile_begin, tile_end, sums, ld, scratch, sink);
+    parts(w, p->rows + crn_linear_row_offset(p->kernel, p->row_bytes, row), p->row_bytes, n_rows, tile_begin, tile_end, sums, ld, scratch,
+          sink);
     return;
   }
   crn_run_prepared(w, p, row, n_rows, tile_begin, tile_end, sums, ld, scratch);

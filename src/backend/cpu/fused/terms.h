@@ -35,6 +35,8 @@ bool crn_prepared_is_rowwise(const crn_linear_kernel *kernel);
 const crn_linear_kernel *crn_prepared_join(const crn_linear_weights *weights, const crn_linear_kernel *kernel, int64_t n_together);
 /// Prepares row `row` from k values.
 void crn_prepare_row(const crn_prepared *p, int64_t row, const float *values, int worker);
+/// Row `to` becomes what row `from` is.
+void crn_prepare_copy(const crn_prepared *p, int64_t from, int64_t to);
 /// Memory a worker gives to crn_run_prepared, a multiple of 64.
 size_t crn_prepared_scratch_bytes(const crn_prepared *p);
 /// sums[r * ld ..] = the outputs of tiles [tile_begin, tile_end) for rows [row, row + n_rows), n_rows <= CRN_ROW_BLOCK. `sums` needs room

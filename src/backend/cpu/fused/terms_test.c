@@ -18,9 +18,10 @@ static uint32_t next_random(void) { return (g_seed = g_seed * 1664525u + 1013904
 static float uniform(void) { return (float)((int32_t)next_random() - (1 << 23)) * 0x1p-23f; }
 
 static void *aligned(size_t bytes) {
-  void *p = aligned_alloc(64, (bytes + 127) / 64 * 64);
+  const size_t rounded = (bytes / CRN_LINEAR_ROWS_ALIGN + 1) * CRN_LINEAR_ROWS_ALIGN;
+  void *p = aligned_alloc(CRN_LINEAR_ROWS_ALIGN, rounded);
   assert_non_null(p);
-  memset(p, 0, (bytes + 127) / 64 * 64);
+  memset(p, 0, rounded);
   return p;
 }
 
@@ -49,15 +50,21 @@ static crn_linear_weights make_weights(crn_linear_format format) {
   return w;
 }
 
-// The first `n` rows through a kernel; row r of all.
-static void run_kernel(const crn_linear_kernel *kernel, const crn_linear_weights *w, const float *x, int64_t n, float *out) {
+// Rows [first, first + n) through a kernel, where they are among others.
+static void run_rows(const crn_linear_kernel *kernel, const crn_linear_weights *w, const float *x, int64_t first, int64_t n, float *out) {
+  const int64_t block = crn_linear_row_block(kernel), blocks = (first + n + block - 1) / block;
   size_t row_bytes = crn_linear_row_bytes(kernel->rows_mode, w->k);
-  char *rows = aligned(row_bytes * (size_t)n);
+  char *rows = aligned(row_bytes * (size_t)(blocks * block));
   void *scratch = aligned(kernel->scratch_bytes ? kernel->scratch_bytes(w->k) : 64);
-  for (int64_t r = 0; r < n; r++) kernel->prepare(x + r * w->k, w->k, rows + (size_t)r * row_bytes);
-  kernel->run(w, rows, row_bytes, n, 0, crn_linear_tiles(w->n), out, LD, scratch);
+  for (int64_t r = 0; r < first + n; r++) kernel->prepare(x + r * w->k, w->k, rows + crn_linear_row_offset(kernel, row_bytes, r));
+  kernel->run(w, rows + crn_linear_row_offset(kernel, row_bytes, first), row_bytes, n, 0, crn_linear_tiles(w->n), out, LD, scratch);
   free(rows);
   free(scratch);
+}
+
+// The first `n` rows through a kernel; row r of all.
+static void run_kernel(const crn_linear_kernel *kernel, const crn_linear_weights *w, const float *x, int64_t n, float *out) {
+  run_rows(kernel, w, x, 0, n, out);
 }
 
 static void check_pair(const crn_linear_kernel *a, const crn_linear_kernel *b, const crn_linear_weights *w, const float *x) {
@@ -98,6 +105,29 @@ static void test_agreeing_kernels(void **state) {
   assert_true(n_pairs >= CRN_LINEAR_F32 + 1);
 }
 
+// Where the rows of a call begin in a block of prepared rows changes nothing.
+static void test_first_rows(void **state) {
+  (void)state;
+  static float x[MOST_ROWS * INPUTS], whole[MOST_ROWS * LD], part[MOST_ROWS * LD];
+  int n;
+  const crn_linear_kernel *list = crn_linear_list(&n);
+  for (size_t i = 0; i < sizeof x / sizeof *x; i++) x[i] = uniform();
+  for (int i = 0; i < n; i++) {
+    const crn_linear_kernel *kernel = &list[i];
+    if (kernel->format >= CRN_LINEAR_P1 || (kernel->cpu_bits & ~crn_cpu_bits()) || !crn_prepared_is_rowwise(kernel)) continue;
+    crn_linear_weights w = make_weights(kernel->format);
+    run_kernel(kernel, &w, x, MOST_ROWS, whole);
+    for (int64_t first = 1; MOST_ROWS - first >= kernel->min_rows; first += 5) {
+      run_rows(kernel, &w, x, first, MOST_ROWS - first, part);
+      for (int64_t r = first; r < MOST_ROWS; r++) {
+        if (memcmp(whole + r * LD, part + (r - first) * LD, OUTPUTS * sizeof *whole))
+          fail_msg("%s: row %d is another one in a call that begins with row %d", kernel->name, (int)r, (int)first);
+      }
+    }
+    free((void *)w.data);
+  }
+}
+
 // What is chosen for a few rows of several runs agrees with what each alone would have had.
 static void test_joined_kernels(void **state) {
   (void)state;
@@ -117,6 +147,7 @@ static void test_joined_kernels(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_agreeing_kernels), cmocka_unit_test(test_joined_kernels)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_agreeing_kernels), cmocka_unit_test(test_first_rows),
+                                     cmocka_unit_test(test_joined_kernels)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -203,10 +203,10 @@ static void run_one(attention *a, const void *const *k_page, const void *const *
     crn_attention_find_mask_extent(&a->call);
   }
   crn_pool_run(pool, rows, 32768 / (a->key_size + 1) + 1, read_queries, a);
-  // Work worth waking somebody for: some hundred thousand products.
+  // Work worth having somebody else do: some ten thousand products, whose keys and values take a microsecond or two to read.
   int64_t cost = rows * a->positions * (a->key_size + a->value_size) / (a->plan.jobs + 1) + 1;
-  crn_pool_run(pool, a->plan.jobs, 131072 / cost + 1, run_jobs, a);
-  if (a->plan.merge_jobs) crn_pool_run(pool, a->plan.merge_jobs, 131072 / cost + 1, run_merges, a);
+  crn_pool_run(pool, a->plan.jobs, 16384 / cost + 1, run_jobs, a);
+  if (a->plan.merge_jobs) crn_pool_run(pool, a->plan.merge_jobs, 16384 / cost + 1, run_merges, a);
   crn_elements_put_f32(a->out, a->at * rows * a->value_size, rows * a->value_size, a->sums);
 }
 

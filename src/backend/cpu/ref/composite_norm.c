@@ -19,9 +19,12 @@ typedef struct norm {
   int64_t x_stride;  ///< between the elements of a row
   int64_t scale_strides[CAIRN_MAX_RANK], shift_strides[CAIRN_MAX_RANK];
   crn_tensor flat_scale, flat_shift;  ///< parameters copied to f32, where they are
-  float *buffers;                     ///< two rows per worker
+  float *buffers;                     ///< two blocks of rows per worker
   const crn_rows_kernels *rows;
+  int64_t block;  ///< rows taken at a time; 1 = each for itself
 } norm;
+
+enum { BLOCK_VALUES = 4096 };
 
 static float mean(const float *v, int64_t n) { return (float)(crn_sum_f32(v, n) / (double)n); }
 
@@ -51,20 +54,68 @@ static void norm_row(const norm *r, const int64_t *offset, int64_t out, float *r
   crn_elements_put_f32(r->y, out, n, row);
 }
 
+// Where row `row` of the input, of the scale and of the shift begins.
+static void find_offsets(const norm *r, int64_t row, int64_t *offset) {
+  offset[0] = offset[1] = offset[2] = 0;
+  for (int d = r->outer - 1; d >= 0; d--) {
+    int64_t dim = r->y->dims[d], index = dim == 1 ? 0 : row % dim;
+    if (dim != 1) row /= dim;
+    offset[0] += index * r->x->strides[d];
+    if (r->scale) offset[1] += index * r->scale_strides[d];
+    if (r->shift) offset[2] += index * r->shift_strides[d];
+  }
+}
+
+// The n rows from `first` on, which lie at `at`, by few calls: rows of heads are short. Not for layer_norm.
+static void norm_block(const norm *r, int64_t first, int64_t n, int64_t at, float *rows, float *buffer) {
+  int64_t length = r->length, scale_at = 0;
+  const float *x = crn_elements_f32(r->x, at, 1, n * length, rows);
+  bool is_together = true;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t offset[3];
+    find_offsets(r, first + i, offset);
+    if (i == 0) scale_at = offset[1];
+    is_together = is_together && offset[1] == scale_at + i * length;
+    float factor = 1.0f / sqrtf((float)(r->rows->squares(x + i * length, length) / (double)length) + r->eps);
+    r->rows->scale(x + i * length, factor, rows + i * length, length);
+  }
+  if (r->round_before_scale) crn_round_f32(r->y->dtype, rows, n * length);
+  if (r->scale && is_together && r->scale_strides[r->y->rank - 1] == 1) {
+    r->rows->multiply(rows, crn_elements_f32(r->scale, scale_at, 1, n * length, buffer), rows, n * length);
+  } else {
+    for (int64_t i = 0; i < n; i++) {
+      int64_t offset[3];
+      find_offsets(r, first + i, offset);
+      apply(r, r->scale, r->scale_strides, offset[1], rows + i * length, buffer, false);
+    }
+  }
+  crn_elements_put_f32(r->y, first * length, n * length, rows);
+}
+
 static void norm_rows(void *user, int64_t begin, int64_t end, int worker) {
   const norm *r = user;
-  float *buffer = r->buffers + 2 * r->length * worker;
-  for (int64_t row = begin; row < end; row++) {
-    int64_t offset[3] = {0, 0, 0}, rest = row;
-    for (int d = r->outer - 1; d >= 0; d--) {
-      int64_t index = rest % r->y->dims[d];
-      rest /= r->y->dims[d];
-      offset[0] += index * r->x->strides[d];
-      if (r->scale) offset[1] += index * r->scale_strides[d];
-      if (r->shift) offset[2] += index * r->shift_strides[d];
+  float *rows = r->buffers + 2 * r->block * r->length * worker, *buffer = rows + r->block * r->length;
+  for (int64_t row = begin, n; row < end; row += n) {
+    int64_t offset[3];
+    n = end - row < r->block ? end - row : r->block;
+    find_offsets(r, row, offset);
+    if (r->block > 1) {
+      norm_block(r, row, n, offset[0], rows, buffer);
+    } else {
+      norm_row(r, offset, row * r->length, rows, buffer);
     }
-    norm_row(r, offset, row * r->length, buffer, buffer + r->length);
   }
+}
+
+// How many rows are worth being taken together: short ones that lie behind one another.
+static int64_t rows_together(const norm *r, int64_t n_rows) {
+  int64_t next = r->length, n = BLOCK_VALUES / r->length;
+  if (r->centered || r->shift || r->x_stride != 1) return 1;
+  for (int d = r->outer - 1; d >= 0; d--) {
+    if (r->x->dims[d] != 1 && r->x->strides[d] != next) return 1;
+    next *= r->x->dims[d];
+  }
+  return n < 1 ? 1 : n < n_rows ? n : n_rows;
 }
 
 // Copies a parameter with the shape of a row to contiguous f32; those of layer_norm are rounded to the type of the input.
@@ -123,7 +174,8 @@ static cairn_status run(const crn_kernel_args *args, norm *r) {
   int64_t count = crn_tensor_count(r->y);
   if (count == 0) return CAIRN_OK;
   r->rows = crn_rows_select();
-  size_t bytes = 2 * (size_t)r->length * sizeof(float) * (size_t)crn_pool_threads(args->pool);
+  r->block = rows_together(r, count / r->length);
+  size_t bytes = 2 * (size_t)(r->block * r->length) * sizeof(float) * (size_t)crn_pool_threads(args->pool);
   CRN_TRY(args->scratch->take(args->scratch, bytes, &r->buffers));
   crn_pool_run(args->pool, count / r->length, 4096 / r->length + 1, norm_rows, r);
   return CAIRN_OK;

@@ -22,7 +22,8 @@ typedef struct rope {
   float *frequencies;       ///< half of them
   float *table;             ///< [table_batches, sequence, 2, half]: cosines and sines, rounded
   const crn_rows_kernels *rows;
-  int64_t block;   ///< rows turned at a time
+  int64_t block;     ///< rows turned at a time
+  bool is_together;  ///< rows lie behind one another in the input
   float *buffers;  ///< per worker, for each row of a block: four products (half each) and the row; then cosines, sines and two inputs (half
                    ///< each)
 } rope;
@@ -69,26 +70,36 @@ static void find_table(const rope *r, const int64_t *index, float *buffer, const
   *out_sines = crn_elements_f32(r->sin, at_sin, r->sin_strides[last], r->half, buffer + r->half);
 }
 
-// The two halves of the elements that are turned, in f32.
-static void load_pairs(const rope *r, int64_t at, float *even, float *odd, const float **out_even, const float **out_odd) {
+// The two halves of the elements that are turned, in f32. `row` has room for all of them.
+static void load_pairs(const rope *r, int64_t at, float *row, float *even, float *odd, const float **out_even, const float **out_odd) {
   int64_t stride = r->x->strides[r->x->rank - 1], step = r->interleaved ? 2 : 1, second = r->interleaved ? 1 : r->half;
+  if (r->interleaved && stride == 1) {
+    // Elements next to each other are converted many at a time.
+    const float *pairs = crn_elements_f32(r->x, at, 1, r->dims, row);
+    for (int64_t i = 0; i < r->half; i++) {
+      even[i] = pairs[2 * i];
+      odd[i] = pairs[2 * i + 1];
+    }
+    *out_even = even;
+    *out_odd = odd;
+    return;
+  }
   *out_even = crn_elements_f32(r->x, at, stride * step, r->half, even);
   *out_odd = crn_elements_f32(r->x, at + second * stride, stride * step, r->half, odd);
 }
 
-// The products of a row; [4, half] at `products`. What is not turned goes to its place in `row` already.
-static void multiply_row(const rope *r, const int64_t *index, float *products, float *row, float *buffer) {
+// The products of a row; [4, half] at `products`. What is not turned goes to its place in `row` already. `values` are those of the row in
+// f32, or NULL.
+static void multiply_row(const rope *r, const int64_t *index, const float *values, float *products, float *row, float *buffer) {
   int64_t half = r->half, last = r->x->rank - 1, at = 0, rest = r->length - r->dims;
-  const float *cosines, *sines, *x, *y;
+  const float *cosines, *sines, *x = values, *y = values ? values + half : NULL;
   find_table(r, index, buffer, &cosines, &sines);
   for (int d = 0; d < last; d++) at += index[d] * r->x->strides[d];
-  load_pairs(r, at, buffer + 2 * half, buffer + 3 * half, &x, &y);
-  r->rows->multiply(cosines, x, products, half);
-  r->rows->multiply(sines, y, products + half, half);
-  r->rows->multiply(sines, x, products + 2 * half, half);
-  r->rows->multiply(cosines, y, products + 3 * half, half);
+  if (!values) load_pairs(r, at, row, buffer + 2 * half, buffer + 3 * half, &x, &y);
+  r->rows->turn(cosines, sines, x, y, products, half);
   if (!rest) return;
-  const float *tail = crn_elements_f32(r->x, at + r->dims * r->x->strides[last], r->x->strides[last], rest, row + r->dims);
+  const float *tail =
+      values ? values + r->dims : crn_elements_f32(r->x, at + r->dims * r->x->strides[last], r->x->strides[last], rest, row + r->dims);
   if (tail != row + r->dims) memcpy(row + r->dims, tail, (size_t)rest * sizeof *tail);
 }
 
@@ -96,8 +107,7 @@ static void multiply_row(const rope *r, const int64_t *index, float *products, f
 static void add_products(const rope *r, float *p, float *row) {
   int64_t half = r->half;
   float *first = r->interleaved ? p : row, *second = r->interleaved ? p + 2 * half : row + half;
-  r->rows->subtract(p, p + half, first, half);
-  r->rows->add(p + 2 * half, p + 3 * half, second, half);
+  r->rows->end_turn(p, first, second, half);
   for (int64_t i = 0; i < half && r->interleaved; i++) {
     row[2 * i] = first[i];
     row[2 * i + 1] = second[i];
@@ -111,13 +121,15 @@ static void rope_rows(void *user, int64_t begin, int64_t end, int worker) {
   float *products = r->buffers + worker * per_worker, *rows = products + r->block * row_floats, *buffer = rows + r->block * r->length;
   for (int64_t first = begin; first < end; first += r->block) {
     int64_t n = end - first < r->block ? end - first : r->block;
+    const float *values = NULL;
+    if (r->is_together) values = crn_elements_f32(r->x, first * r->length, 1, n * r->length, rows);
     for (int64_t i = 0; i < n; i++) {
       int64_t index[CAIRN_MAX_RANK], rest = first + i;
       for (int d = r->x->rank - 2; d >= 0; d--) {
-        index[d] = rest % r->x->dims[d];
-        rest /= r->x->dims[d];
+        index[d] = r->x->dims[d] == 1 ? 0 : rest % r->x->dims[d];
+        if (r->x->dims[d] != 1) rest /= r->x->dims[d];
       }
-      multiply_row(r, index, products + i * row_floats, rows + i * r->length, buffer);
+      multiply_row(r, index, values ? values + i * r->length : NULL, products + i * row_floats, rows + i * r->length, buffer);
     }
     crn_round_f32(r->x->dtype, products, n * row_floats);
     for (int64_t i = 0; i < n; i++) add_products(r, products + i * row_floats, rows + i * r->length);
@@ -198,6 +210,16 @@ static cairn_status check_inputs(const rope *r, const crn_tensor *freqs) {
   return CAIRN_OK;
 }
 
+// Whether the elements lie in order without gaps, so that many rows can be read by one call.
+static bool lies_together(const crn_tensor *t) {
+  int64_t next = 1;
+  for (int d = t->rank - 1; d >= 0; d--) {
+    if (t->dims[d] != 1 && t->strides[d] != next) return false;
+    next *= t->dims[d];
+  }
+  return true;
+}
+
 // Strides of a table that broadcasts to [.., sequence, half].
 static cairn_status table_strides(const rope *r, const crn_tensor *table, int64_t *strides) {
   int64_t dims[CAIRN_MAX_RANK];
@@ -231,6 +253,7 @@ cairn_status crn_ref_rope(const crn_kernel_args *args) {
   if (count == 0) return CAIRN_OK;
   if (!r.cos) CRN_TRY(prepare_table(args, &r, freqs));
   r.rows = crn_rows_select();
+  r.is_together = !r.interleaved && lies_together(r.x);
   r.block = 2048 / r.length + 1;
   if (r.block > count / r.length) r.block = count / r.length;
   size_t per_worker = (size_t)(r.block * (4 * r.half + r.length) + 4 * r.half) * sizeof(float);

@@ -80,6 +80,36 @@ static crn_tensor layer_by_body(const crn_tensor *x, const crn_tensor *gamma, co
   return broadcast(OP(broadcasting_add), &scaled, &b);
 }
 
+// Rows that lie behind one another are taken many at a time: those of heads with a scale each, of one batch and of several.
+static void norms_of_rows_together(void **state) {
+  (void)state;
+  static const cairn_dtype types[] = {CAIRN_F32, CAIRN_F16, CAIRN_BF16};
+  static const char *const names[] = {"input", "scale"};
+  crn_attr items[2] = {kt_int("axes", -1), kt_float("eps", 1e-5)}, attrs = kt_dict(items, 2);
+  for (int t = 0; t < 3 * 2 * 4; t++) {
+    cairn_dtype type = types[t % 3], scale_type = t / 3 % 2 ? CAIRN_F32 : type;
+    int64_t batch = t / 12 + 1, rows = t / 6 % 2 ? 3 : 1;
+    crn_tensor x = KT_RANDOM(type, 5, batch, 60, rows, 80), out = kt_tensor(type, 4, x.dims), other = kt_swapped(x, 1, 2);
+    crn_tensor scales[] = {KT_RANDOM(scale_type, 2, 60, 1, 80), KT_RANDOM(scale_type, 2, 80), KT_RANDOM(scale_type, 2, 1)};
+    for (int i = 0; i < 3; i++) {
+      crn_tensor operands[2] = {x, scales[i]}, want = rms_by_body(&x, &scales[i], 1e-5);
+      kt_call call = {
+          .id = CRN_OP_rms_norm, .kernel = crn_ref_rms_norm, .n = 2, .operands = operands, .result = &out, .attrs = &attrs, .names = names};
+      kt_run(&call);
+      assert_true(kt_same_bytes(&out, &want));
+      if (i == 0) continue;
+      // The same memory walked in another order.
+      crn_tensor result = kt_tensor(type, 4, other.dims);
+      operands[0] = other;
+      want = rms_by_body(&other, &scales[i], 1e-5);
+      call.result = &result;
+      kt_run(&call);
+      assert_true(kt_same_bytes(&result, &want));
+    }
+    kt_free_all(NULL);
+  }
+}
+
 static void norms_equal_their_bodies(void **state) {
   (void)state;
   static const cairn_dtype types[] = {CAIRN_F32, CAIRN_F16, CAIRN_BF16};
@@ -229,6 +259,11 @@ static void rope_equals_its_body(void **state) {
                         .names = names,
                         .pool = pool});
       check_rope(&c, &x, &out);
+      // Rows that lie behind one another are read together.
+      operands[0] = x;
+      kt_run(&(kt_call){
+          .id = CRN_OP_rope, .kernel = crn_ref_rope, .n = n, .operands = operands, .result = &out, .attrs = &attrs, .names = names});
+      check_rope(&c, &x, &out);
       kt_free_all(NULL);
     }
   }
@@ -357,9 +392,13 @@ static void both_sides_by_index(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(norms_equal_their_bodies), TEST(norms_decline_what_they_do_not_know),
-      TEST(rope_equals_its_body),     TEST(rope_frequencies_are_those_of_the_assets),
-      TEST(rope_takes_tables),        TEST(experts_by_token),
+      TEST(norms_of_rows_together),
+      TEST(norms_equal_their_bodies),
+      TEST(norms_decline_what_they_do_not_know),
+      TEST(rope_equals_its_body),
+      TEST(rope_frequencies_are_those_of_the_assets),
+      TEST(rope_takes_tables),
+      TEST(experts_by_token),
       TEST(both_sides_by_index),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -706,7 +706,9 @@ static void selection_follows_the_processor(void **state) {
   case_free(&c);
 }
 
-int main(void) {
+// With an argument only the tests it matches, a pattern of cmocka's.
+int main(int argc, char **argv) {
+  if (argc > 1) cmocka_set_test_filter(argv[1]);
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rows_and_positions),
       cmocka_unit_test(sizes_and_types),

@@ -121,16 +121,20 @@ static void add_masks(const work *w) {
 
 // --- blocks ---------------------------------------------------------------------------------------------------------------
 
+static int ahead_rows(int64_t row_bytes) {
+  int rows = (int)(AHEAD_BYTES / row_bytes) / 8 * 8;
+  return rows < 8 ? 8 : rows > BLOCK ? BLOCK : rows;
+}
+
 // Where the rows lie that are to be fetched while the *n rows from c of the block on are read, or NULL: AHEAD_BYTES further on, in the
 // order in which they will be read, wherever that goes on. The distance lasts for the softmax between keys and values, and keeps as many
 // reads on their way as the processor takes. *n is cut where the rows to come do not lie behind one another.
 static const void *rows_ahead(const work *w, const crn_cache_view *view, int64_t size, int64_t first, int c, int *n) {
   if (w->k || view->page_shift < 6) return NULL;
-  int bytes = view->type == CRN_CACHE_F32 ? 4 : 2, rows = (int)(AHEAD_BYTES / (size * bytes)) / 8 * 8;
-  rows = rows < 8 ? 8 : rows > BLOCK ? BLOCK : rows;
+  int bytes = view->type == CRN_CACHE_F32 ? 4 : 2, rows = ahead_rows(size * bytes);
   bool is_last = first + BLOCK >= w->end;
   int64_t next_head = is_last ? w->after_head : w->kv_head, next = is_last ? w->after : first + BLOCK;
-  int left = BLOCK - rows - c;  // of these in this block
+  int filled = w->high - first < BLOCK ? (int)(w->high - first) : BLOCK, left = filled - rows - c;  // of these in this block
   int64_t head = left > 0 ? w->kv_head : next_head, position = left > 0 ? first + c + rows : next - left;
   // What nobody sees is not fetched either.
   if (position >= w->high) return NULL;
@@ -141,6 +145,18 @@ static const void *rows_ahead(const work *w, const crn_cache_view *view, int64_t
     if (behind != crn_cache_at(view, next_head, next)) *n = left;
   }
   return here;
+}
+
+// Asks for the rows that a job reads first, of which nobody told the processor.
+static void ask_for_first(const work *w, const crn_cache_view *view, int64_t size, int64_t first) {
+  int bytes = view->type == CRN_CACHE_F32 ? 4 : 2;
+  int64_t n = w->high - first < ahead_rows(size * bytes) ? w->high - first : ahead_rows(size * bytes);
+  if (view->type == CRN_CACHE_I8 || n <= 0) return;
+  n = crn_cache_run(view, first, n);
+  const char *row = crn_cache_at(view, w->kv_head, first);
+  for (int64_t i = 0; i < n; i++, row += view->position_stride * bytes) {
+    for (int64_t at = 0; at < size * bytes; at += 64) __builtin_prefetch(row + at, 0, 2);
+  }
 }
 
 // Rows of codes as f32, filled up with zeros to rows of ld.
@@ -284,7 +300,7 @@ static void open_span(work *w) {
 
 // The blocks of [from, to), which begins where a block does.
 static void take_blocks(work *w, int64_t from, int64_t to) {
-  w->end = to;
+  w->end = to < w->high ? to : w->high;
   if (w->low > from) from = w->low / BLOCK * BLOCK;
   for (int64_t first = from; first < to && first < w->high; first += BLOCK) take_block(w, first);
 }
@@ -389,13 +405,18 @@ static size_t start_few(work *w, const crn_attention_kernel *kernel, const crn_a
 static int64_t run_begin(const crn_attention_plan *plan, int64_t run) { return (plan->n_spans * run + plan->n_runs - 1) / plan->n_runs; }
 
 // One range for n heads: each as much as lies behind one another in a page, then the next head.
-static void take_together(work *heads, int n, int64_t span) {
+static void take_together(work *heads, int n, int64_t span, bool is_first) {
   int64_t piece = SPAN, end = (span + 1) * SPAN;
   int k_shift = heads->a->k.page_shift, v_shift = heads->a->v.page_shift, shift = k_shift < v_shift ? k_shift : v_shift;
   if (shift < 8) piece = shift < 6 ? BLOCK : (int64_t)1 << shift;
   // Or, where all heads of a position do, a block.
   if (heads->a->k.head_stride < heads->a->k.position_stride) piece = BLOCK;
   for (int h = 0; h < n; h++) open_span(&heads[h]);
+  if (is_first) {
+    int64_t begin = heads->low > span * SPAN ? heads->low / BLOCK * BLOCK : span * SPAN;
+    ask_for_first(heads, &heads->a->k, heads->a->key_size, begin);
+    ask_for_first(heads, &heads->a->v, heads->a->value_size, begin);
+  }
   for (int64_t from = span * SPAN; from < end; from += piece) {
     for (int h = 0; h < n; h++) {
       bool is_last = h + 1 == n;
@@ -421,7 +442,7 @@ void crn_attention_run_few(const crn_attention_kernel *kernel, const crn_attenti
     for (int h = 0; h < n && plan->merge_jobs; h++) {
       heads[h].states = (float *)shared + (heads[h].kv_head * plan->n_spans + span) * heads[h].n_items * heads[h].ld_state;
     }
-    take_together(heads, n, plan->first_span + span);
+    take_together(heads, n, plan->first_span + span, span == run_begin(plan, run));
     for (int h = 0; h < n && !plan->merge_jobs; h++) merge_states(&heads[h]);
   }
   for (int h = 0; h < n && !plan->merge_jobs; h++) finish_items(&heads[h]);

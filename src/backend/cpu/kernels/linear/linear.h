@@ -101,6 +101,10 @@ void crn_linear_unpack_row(const crn_linear_weights *w, int64_t row, float *out)
 size_t crn_linear_row_bytes(crn_linear_mode mode, int64_t k);
 typedef void (*crn_linear_prepare_fn)(const float *x, int64_t k, void *out_row);
 
+/// Some kernels want their rows in blocks of CRN_LINEAR_ROW_BLOCK, a line of CRN_LINEAR_ROW_LINE bytes of each row in turn; others one row
+/// after the other.
+enum { CRN_LINEAR_ROW_BLOCK = 32, CRN_LINEAR_ROW_LINE = 64, CRN_LINEAR_ROWS_ALIGN = CRN_LINEAR_ROW_BLOCK * CRN_LINEAR_ROW_LINE };
+
 /// Computes the outputs of tiles [tile_begin, tile_end) for n_rows rows that start row_bytes apart (64-byte aligned):
 /// out[r * ld + (tile - tile_begin) * 16 + lane]. Outputs of padding are written too (0 unless the row has infinities or NaN;
 /// of P formats anything), so ld >= 16 * (tile_end - tile_begin). `out` needs no alignment. `scratch`: memory of one worker,
@@ -109,15 +113,21 @@ typedef void (*crn_linear_fn)(const crn_linear_weights *w, const void *rows, siz
                               int64_t tile_end, float *out, int64_t ld, void *scratch);
 
 /// Is given the sums of some rows and tiles as soon as they are complete, while they are in the cache; it may change them. `row` counts
-/// from the first row of the call, `tile` is one of the matrix.
+/// from the first row of the call, `tile` is one of the matrix. It may hear beforehand, a little at a time, of which rows and tiles it will
+/// be given the sums soon (`expect`, or NULL).
 typedef struct crn_linear_sink {
   void (*take)(void *user, int64_t row, int64_t n_rows, int64_t tile, int64_t n_tiles, float *sums, int64_t ld);
   void *user;
+  void (*expect)(void *user, int64_t row, int64_t n_rows, int64_t tile, int64_t n_tiles);
 } crn_linear_sink;
 
 /// As crn_linear_fn, with `sums` as memory of the same size whose contents are nobody's afterwards: the sink gets every row and tile once.
 typedef void (*crn_linear_parts_fn)(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin,
                                     int64_t tile_end, float *sums, int64_t ld, void *scratch, const crn_linear_sink *sink);
+
+/// Tiles a sink is given at most, the first one an even one of the call's. Whatever the number of tiles of a call, `sums` has room for as
+/// many a row, and `ld` >= 16 * as many.
+enum { CRN_LINEAR_PART_TILES = 16 };
 
 typedef struct crn_linear_kernel {
   const char *name;  ///< crn_linear_<activations>_<weights>_f32_<rows>x<outputs>__<isa>
@@ -136,6 +146,11 @@ typedef struct crn_linear_kernel {
 /// The best kernel of this processor (CAIRN_CPU_MASK obeyed) for a format, mode and number of rows. Never NULL: scalar
 /// kernels exist for all. Thread: safe.
 const crn_linear_kernel *crn_linear_select(crn_linear_format format, crn_linear_mode mode, int64_t n_rows);
+/// Rows in a block, CRN_LINEAR_ROW_BLOCK or 1. Memory of prepared rows holds whole blocks of `row_bytes` a row and begins at a multiple of
+/// CRN_LINEAR_ROWS_ALIGN (64 will do where blocks have one row).
+int64_t crn_linear_row_block(const crn_linear_kernel *kernel);
+/// Where row `row` begins in that memory: what `prepare` is given for it, and calls whose first row it is.
+size_t crn_linear_row_offset(const crn_linear_kernel *kernel, size_t row_bytes, int64_t row);
 /// All kernels of this build, best first within a format and mode; `*out_n` of them.
 const crn_linear_kernel *crn_linear_list(int *out_n);
 /// The form of the kernel that hands out its sums part by part, NULL when there is none.

@@ -1,9 +1,15 @@
 // Many rows in the modes BF16 and INT8: weights are turned into bf16 tiles in scratch memory once, then all rows are multiplied
 // with them, 32 rows times 32 outputs in tile registers and sums in f32 over all inputs.
+//
+// A call goes in stages: up to LINEAR_WIDE_TILES tiles of outputs over up to LINEAR_WIDE_BLOCKS blocks of inputs. 32 rows of a stage stay
+// in the first-level cache while they are multiplied with pair after pair of tiles, which come from the second level; sums wait there
+// between stages. All the rows, the tiles and the sums of a stage together fit into a second level of 2 MB. What the next stage needs is
+// made ready meanwhile: its weights are widened between tile instructions, and its packed weights, rows and sums are asked for in time.
 #include <immintrin.h>
 
 #include "backend/cpu/kernels/linear/linear.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
+#include "backend/cpu/kernels/linear/linear_narrow_avx512.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -12,10 +18,14 @@
 
 enum {
   LANES = LINEAR_LANES,
-  STEP = 32,                      ///< inputs a tile instruction multiplies
-  TILE_BYTES = STEP * LANES * 2,  ///< of such a piece of 16 outputs
-  ROWS = 16,                      ///< rows of a tile register
-  PART_STEPS = 18,                ///< of 32 rows that stay in the first-level cache, and some room
+  STEP = 32,                                     ///< inputs a tile instruction multiplies
+  TILE_BYTES = STEP * LANES * 2,                 ///< of such a piece of 16 outputs
+  ROWS = 16,                                     ///< rows of a tile register
+  ROW_LINE = CRN_LINEAR_ROW_LINE,                ///< bytes of such a piece of a row
+  ROWS_BYTES = CRN_LINEAR_ROW_BLOCK * ROW_LINE,  ///< of a block of rows
+  UNITS = 8,                                     ///< in which a block is widened
+  UNIT_BYTES = 2 * TILE_BYTES / UNITS,
+  FEW_ROWS = 64,  ///< that wait for weights from memory
 };
 
 // --- weights as bf16 ------------------------------------------------------------------------------------------------------
@@ -37,27 +47,45 @@ INLINE __m512 quants_at(__m512i x, int shift, int bits, __m512 scale, __m512 low
   return _mm512_fmadd_ps(_mm512_cvtepu32_ps(masked), factor, low);
 }
 
-// One group of 32 inputs.
-INLINE void widen_group(const unsigned char *quants, const unsigned char *scales, __m512 zero, unsigned char *out, crn_linear_format f) {
-  __m512 scale = half16(scales), low = _mm512_setzero_ps();
-  if (f == CRN_LINEAR_Q4M || f == CRN_LINEAR_Q8M) low = half16(scales + LINEAR_MINS);
-  low = _mm512_fnmadd_ps(zero, scale, low);
-  if (f <= CRN_LINEAR_Q4M) {
+INLINE bool is_quant(crn_linear_format f) { return f <= CRN_LINEAR_Q8M; }
+INLINE bool is_4bit(crn_linear_format f) { return f <= CRN_LINEAR_Q4M; }
+
+/// Scale and offset of a group of 32 inputs.
+typedef struct group_scale {
+  __m512 scale, low;
+} group_scale;
+
+INLINE group_scale scale_of(const unsigned char *block, int group, __m512 zero, crn_linear_format f) {
+  const unsigned char *scales = block + (is_4bit(f) ? LINEAR_Q4_SCALES : LINEAR_Q8_SCALES) + group * 32;
+  group_scale s = {half16(scales), _mm512_setzero_ps()};
+  if (f == CRN_LINEAR_Q4M || f == CRN_LINEAR_Q8M) s.low = half16(scales + LINEAR_MINS);
+  s.low = _mm512_fnmadd_ps(zero, s.scale, s.low);
+  return s;
+}
+
+// An eighth of a block: 8 inputs of 16 outputs.
+INLINE void widen_unit(const unsigned char *block, int unit, group_scale s, unsigned char *out, crn_linear_format f) {
+  if (is_4bit(f)) {
+    __m512i x = _mm512_load_si512(block + 64 * unit);
+    store_pair(out, quants_at(x, 0, 4, s.scale, s.low), quants_at(x, 8, 4, s.scale, s.low));
+    store_pair(out + 64, quants_at(x, 16, 4, s.scale, s.low), quants_at(x, 24, 4, s.scale, s.low));
+    store_pair(out + 128, quants_at(x, 4, 4, s.scale, s.low), quants_at(x, 12, 4, s.scale, s.low));
+    store_pair(out + 192, quants_at(x, 20, 4, s.scale, s.low), quants_at(x, 28, 4, s.scale, s.low));
+  } else if (is_quant(f)) {
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; j++, out += 128) {
+      __m512i x = _mm512_load_si512(block + 128 * unit + 64 * j);
+      store_pair(out, quants_at(x, 0, 8, s.scale, s.low), quants_at(x, 8, 8, s.scale, s.low));
+      store_pair(out + 64, quants_at(x, 16, 8, s.scale, s.low), quants_at(x, 24, 8, s.scale, s.low));
+    }
+  } else if (f == CRN_LINEAR_F16) {
+    const unsigned char *in = block + 256 * unit;
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; j++, out += 256) {
-      __m512i x = _mm512_load_si512(quants + 64 * j);
-      store_pair(out, quants_at(x, 0, 4, scale, low), quants_at(x, 8, 4, scale, low));
-      store_pair(out + 64, quants_at(x, 16, 4, scale, low), quants_at(x, 24, 4, scale, low));
-      store_pair(out + 128, quants_at(x, 4, 4, scale, low), quants_at(x, 12, 4, scale, low));
-      store_pair(out + 192, quants_at(x, 20, 4, scale, low), quants_at(x, 28, 4, scale, low));
-    }
+    for (int i = 0; i < 4; i++) store_pair(out + 64 * i, half16(in + 64 * i), half16(in + 64 * i + 32));
   } else {
-#pragma GCC unroll 8
-    for (int j = 0; j < 8; j++, out += 128) {
-      __m512i x = _mm512_load_si512(quants + 64 * j);
-      store_pair(out, quants_at(x, 0, 8, scale, low), quants_at(x, 8, 8, scale, low));
-      store_pair(out + 64, quants_at(x, 16, 8, scale, low), quants_at(x, 24, 8, scale, low));
-    }
+    const unsigned char *in = block + 512 * unit;
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) store_pair(out + 64 * i, _mm512_load_ps(in + 128 * i), _mm512_load_ps(in + 128 * i + 64));
   }
 }
 
@@ -70,22 +98,110 @@ INLINE int block_bytes(crn_linear_format f) {
                                : LINEAR_HALF_BLOCK;
 }
 
-// All inputs of one tile of outputs as [inputs / 2][16][2] bf16.
-INLINE void widen_tile(const unsigned char *tile, int64_t blocks, int zero, unsigned char *out, crn_linear_format f) {
-  bool is_4bit = f <= CRN_LINEAR_Q4M;
-  int group_bytes = is_4bit ? LINEAR_Q4_GROUP : LINEAR_Q8_GROUP, scales = is_4bit ? LINEAR_Q4_SCALES : LINEAR_Q8_SCALES;
-  __m512 offset = _mm512_set1_ps((float)(is_4bit ? zero : zero + LINEAR_Q8_BIAS));
-  for (int64_t b = 0; b < blocks; b++, tile += block_bytes(f), out += 2 * TILE_BYTES) {
-    if (f <= CRN_LINEAR_Q8M) {
-      widen_group(tile, tile + scales, offset, out, f);
-      widen_group(tile + group_bytes, tile + scales + 32, offset, out + TILE_BYTES, f);
-      continue;
-    }
-    for (int i = 0; i < LINEAR_BLOCK; i += 2) {
-      if (f == CRN_LINEAR_F16) store_pair(out + i * 32, half16(tile + i * 32), half16(tile + i * 32 + 32));
-      if (f == CRN_LINEAR_F32) store_pair(out + i * 32, _mm512_load_ps(tile + i * 64), _mm512_load_ps(tile + i * 64 + 64));
-    }
+INLINE __m512 zero_of(const crn_linear_weights *w, crn_linear_format f) {
+  return _mm512_set1_ps((float)(is_4bit(f) ? w->zero : w->zero + LINEAR_Q8_BIAS));
+}
+
+// A block of a tile as [inputs / 2][16][2] bf16.
+INLINE void widen_block(const unsigned char *block, __m512 zero, unsigned char *out, crn_linear_format f) {
+#pragma GCC unroll 2
+  for (int g = 0; g < 2; g++) {
+    group_scale s = {zero, zero};
+    if (is_quant(f)) s = scale_of(block, g, zero, f);
+#pragma GCC unroll 4
+    for (int j = 0; j < UNITS / 2; j++) widen_unit(block, g * UNITS / 2 + j, s, out + (g * UNITS / 2 + j) * UNIT_BYTES, f);
   }
+}
+
+// --- stages ---------------------------------------------------------------------------------------------------------------
+
+/// A call: where its rows begin, and how its tiles and inputs are divided.
+typedef struct call {
+  const crn_linear_weights *w;
+  crn_linear_widen_fn widen;  ///< of P formats; NULL: the functions above
+  const char *rows;
+  int64_t row_stride;  ///< bytes of a block of rows
+  int64_t first;       ///< row of its block the call begins with
+  int64_t n_rows, tile_begin, n_tiles, blocks, tile_bytes;
+  int64_t groups, pieces;  ///< of tiles and of inputs
+  float *out;
+  int64_t ld;
+  unsigned char *scratch;
+  const crn_linear_sink *sink;
+  bool is_stream;  ///< the weights come from memory and serve few rows
+} call;
+
+typedef struct stage {
+  int64_t tile, n_tiles, block, n_blocks;
+  bool is_first, is_last;      ///< of the pieces: sums begin at 0; are complete
+  const unsigned char *tiles;  ///< bf16, one tile after the other
+  int64_t tile_stride;
+  unsigned char *wide;  ///< the same where they have to be made
+} stage;
+
+INLINE int64_t stages_of(const call *c) { return c->groups * c->pieces; }
+
+// Groups of tiles begin with even ones.
+INLINE int64_t group_begin(const call *c, int64_t group) {
+  int64_t tile = (c->n_tiles + 1) / 2 * group / c->groups * 2;
+  return tile < c->n_tiles ? tile : c->n_tiles;
+}
+
+INLINE stage stage_at(const call *c, int64_t i, crn_linear_format f) {
+  int64_t group = i / c->pieces, piece = i % c->pieces, tile = group_begin(c, group), block = c->blocks * piece / c->pieces;
+  stage s = {.tile = tile, .n_tiles = group_begin(c, group + 1) - tile, .block = block};
+  s.n_blocks = c->blocks * (piece + 1) / c->pieces - block;
+  s.is_first = piece == 0;
+  s.is_last = piece + 1 == c->pieces;
+  if (f == CRN_LINEAR_BF16) {
+    // bf16 weights are stored as tile registers want them.
+    s.tiles = (const unsigned char *)c->w->data + (c->tile_begin + tile) * c->tile_bytes + block * LINEAR_HALF_BLOCK;
+    s.tile_stride = c->tile_bytes;
+  } else {
+    // Two stages have a place: one is read while the other is made.
+    s.tiles = s.wide = c->scratch + i % 2 * (LINEAR_WIDE_TILES * LINEAR_WIDE_BLOCKS * 2 * TILE_BYTES);
+    s.tile_stride = s.n_blocks * 2 * TILE_BYTES;
+  }
+  return s;
+}
+
+/// Weights of the next stage on their way, block after block, tile after tile.
+typedef struct widening {
+  const call *call;
+  stage to;
+  int64_t done, n;  ///< blocks
+  int64_t at_once;  ///< blocks that a pair of tiles takes along
+  __m512 zero;
+} widening;
+
+INLINE const unsigned char *packed_block(const widening *n, int64_t i) {
+  const call *c = n->call;
+  return (const unsigned char *)c->w->data + (c->tile_begin + n->to.tile + i / n->to.n_blocks) * c->tile_bytes +
+         (n->to.block + i % n->to.n_blocks) * (c->tile_bytes / c->blocks);
+}
+
+INLINE unsigned char *wide_block(const widening *n, int64_t i) { return n->to.wide + i * 2 * TILE_BYTES; }
+
+// What is left of a stage's weights, before it begins.
+INLINE void widen_rest(widening *n, crn_linear_format f) {
+  const call *c = n->call;
+  if (f == CRN_LINEAR_BF16) return;
+  if (c->widen) {
+    for (int64_t t = 0; t < n->to.n_tiles; t++)
+      c->widen(c->w, c->tile_begin + n->to.tile + t, n->to.block, n->to.n_blocks, wide_block(n, t * n->to.n_blocks));
+    return;
+  }
+  for (; n->done < n->n; n->done++) widen_block(packed_block(n, n->done), n->zero, wide_block(n, n->done), f);
+}
+
+INLINE widening begin_widening(const call *c, int64_t i, crn_linear_format f) {
+  widening n = {.call = c, .zero = zero_of(c->w, f)};
+  if (i >= stages_of(c)) return n;
+  n.to = stage_at(c, i, f);
+  n.n = n.to.n_tiles * n.to.n_blocks;
+  int64_t pairs = (n.to.n_tiles + 1) / 2, turns = (c->n_rows + CRN_LINEAR_ROW_BLOCK - 1) / CRN_LINEAR_ROW_BLOCK * pairs;
+  if (!c->widen && !c->is_stream) n.at_once = (n.n + turns - 1) / turns;
+  return n;
 }
 
 // --- products -------------------------------------------------------------------------------------------------------------
@@ -106,20 +222,18 @@ static void configure(int rows0, int rows1) {
   _tile_loadconfig(&config);
 }
 
-// Up to 32 rows at hand times pairs of tiles of weights, over a part of the inputs; `ahead` rows of the next block are fetched a pair.
-typedef struct part {
-  const char *rows;
-  size_t row_bytes;
-  const unsigned char *weights;
-  int64_t tile_stride, n_steps;
+/// Up to 32 rows times a pair of tiles.
+typedef struct pair {
+  const char *rows, *next_rows;  ///< `next_rows`: what will be multiplied after these; this pair asks for its part of it
+  int64_t next_lines;            ///< a step
+  const unsigned char *w0, *w1;
+  int64_t n_steps;
   float *out;
   int64_t ld;
-  int ahead;
-  bool is_first;   ///< of the parts: sums begin at 0, else with what the last part left
-  bool is_stream;  ///< the weights come from memory and serve few rows
-} part;
+  bool is_first, is_stream;
+} pair;
 
-INLINE void load_sums(const part *p, float *out, bool two_rows, bool two_tiles) {
+INLINE void load_sums(const pair *p, bool two_rows, bool two_tiles) {
   if (p->is_first) {
     _tile_zero(0);
     if (two_tiles) _tile_zero(1);
@@ -127,153 +241,198 @@ INLINE void load_sums(const part *p, float *out, bool two_rows, bool two_tiles) 
     if (two_rows && two_tiles) _tile_zero(3);
     return;
   }
-  _tile_loadd(0, out, p->ld * 4);
-  if (two_tiles) _tile_loadd(1, out + LANES, p->ld * 4);
-  if (two_rows) _tile_loadd(2, out + ROWS * p->ld, p->ld * 4);
-  if (two_rows && two_tiles) _tile_loadd(3, out + ROWS * p->ld + LANES, p->ld * 4);
+  _tile_loadd(0, p->out, p->ld * 4);
+  if (two_tiles) _tile_loadd(1, p->out + LANES, p->ld * 4);
+  if (two_rows) _tile_loadd(2, p->out + ROWS * p->ld, p->ld * 4);
+  if (two_rows && two_tiles) _tile_loadd(3, p->out + ROWS * p->ld + LANES, p->ld * 4);
 }
 
-// The rows times tiles t and t + 1. Weights are loaded past the first-level cache, in which the part of the rows stays for all pairs:
-// the second level alone does not deliver both as fast as they are multiplied. What comes from memory needs the first level's prefetcher.
-INLINE void multiply(const part *p, int64_t t, bool two_rows, bool two_tiles, bool is_stream) {
-  const char *low_rows = p->rows + ROWS * p->row_bytes;
-  const char *next = p->rows + (size_t)(2 * ROWS + t / 2 * p->ahead) * p->row_bytes;
-  const unsigned char *w0 = p->weights + t * p->tile_stride, *w1 = w0 + p->tile_stride;
-  float *out = p->out + t * LANES;
-  load_sums(p, out, two_rows, two_tiles);
-  for (int64_t i = 0; i < p->n_steps; i++) {
-    for (int n = 0; n < p->ahead; n++) _mm_prefetch(next + (size_t)n * p->row_bytes + i * 64, _MM_HINT_T1);
-    if (is_stream) {
-      _tile_loadd(6, w0 + i * TILE_BYTES, 64);
+INLINE void store_sums(const pair *p, bool two_rows, bool two_tiles) {
+  _tile_stored(0, p->out, p->ld * 4);
+  if (two_tiles) _tile_stored(1, p->out + LANES, p->ld * 4);
+  if (two_rows) _tile_stored(2, p->out + ROWS * p->ld, p->ld * 4);
+  if (two_rows && two_tiles) _tile_stored(3, p->out + ROWS * p->ld + LANES, p->ld * 4);
+}
+
+// 32 inputs. Weights are loaded past the first-level cache, in which the rows stay for all pairs: the second level alone does not deliver
+// both as fast as they are multiplied. What comes from memory needs the first level's prefetcher.
+INLINE void step(const pair *p, int64_t i, bool two_rows, bool two_tiles) {
+  if (p->is_stream) {
+    _tile_loadd(6, p->w0 + i * TILE_BYTES, 64);
+  } else {
+    _tile_stream_loadd(6, p->w0 + i * TILE_BYTES, 64);
+  }
+  _tile_loadd(4, p->rows + i * ROWS_BYTES, ROW_LINE);
+  _tile_dpbf16ps(0, 4, 6);
+  if (two_rows) {
+    _tile_loadd(5, p->rows + i * ROWS_BYTES + ROWS * ROW_LINE, ROW_LINE);
+    _tile_dpbf16ps(2, 5, 6);
+  }
+  if (two_tiles) {
+    if (p->is_stream) {
+      _tile_loadd(7, p->w1 + i * TILE_BYTES, 64);
     } else {
-      _tile_stream_loadd(6, w0 + i * TILE_BYTES, 64);
+      _tile_stream_loadd(7, p->w1 + i * TILE_BYTES, 64);
     }
-    _tile_loadd(4, p->rows + i * 64, p->row_bytes);
-    _tile_dpbf16ps(0, 4, 6);
-    if (two_rows) {
-      _tile_loadd(5, low_rows + i * 64, p->row_bytes);
-      _tile_dpbf16ps(2, 5, 6);
-    }
-    if (two_tiles) {
-      if (is_stream) {
-        _tile_loadd(7, w1 + i * TILE_BYTES, 64);
-      } else {
-        _tile_stream_loadd(7, w1 + i * TILE_BYTES, 64);
-      }
-      if (two_rows) _tile_dpbf16ps(3, 5, 7);
-      _tile_dpbf16ps(1, 4, 7);
+    if (two_rows) _tile_dpbf16ps(3, 5, 7);
+    _tile_dpbf16ps(1, 4, 7);
+  }
+}
+
+// What is needed next: the sums of the next pair, and the next rows into the second level.
+INLINE void ask_for_next(const pair *p, int64_t i) {
+  if (!p->is_first && i < ROWS) {
+    const float *sums = p->out + 2 * LANES + 2 * i * p->ld;
+    _mm_prefetch((const char *)sums, _MM_HINT_T0);
+    _mm_prefetch((const char *)(sums + LANES), _MM_HINT_T0);
+    _mm_prefetch((const char *)(sums + p->ld), _MM_HINT_T0);
+    _mm_prefetch((const char *)(sums + p->ld + LANES), _MM_HINT_T0);
+  }
+  const char *next = p->next_rows + i * p->next_lines * ROW_LINE;
+  for (int64_t n = 0; n < p->next_lines; n++) _mm_prefetch(next + n * ROW_LINE, _MM_HINT_T1);
+}
+
+// Eight steps, between which a block of the next stage is widened; of weights that are bf16 it is only asked for.
+INLINE void steps_and_block(const pair *p, int64_t i, widening *n, crn_linear_format f) {
+  const unsigned char *block = packed_block(n, n->done),
+                      *later = packed_block(n, n->done + (f == CRN_LINEAR_BF16 ? 0 : 2 * n->to.n_blocks));
+  unsigned char *out = f == CRN_LINEAR_BF16 ? NULL : wide_block(n, n->done);
+#pragma GCC unroll 2
+  for (int g = 0; g < 2; g++) {
+    group_scale s = {n->zero, n->zero};
+    if (is_quant(f)) s = scale_of(block, g, n->zero, f);
+#pragma GCC unroll 4
+    for (int j = 0; j < UNITS / 2; j++, i++) {
+      const int unit = g * UNITS / 2 + j, bytes = (block_bytes(f) + UNITS * 64 - 1) / (UNITS * 64) * 64;
+      for (int line = 0; line < bytes; line += 64) _mm_prefetch((const char *)later + unit * bytes + line, _MM_HINT_T1);
+      ask_for_next(p, i);
+      step(p, i, true, true);
+      if (f != CRN_LINEAR_BF16) widen_unit(block, unit, s, out + unit * UNIT_BYTES, f);
     }
   }
-  _tile_stored(0, out, p->ld * 4);
-  if (two_tiles) _tile_stored(1, out + LANES, p->ld * 4);
-  if (two_rows) _tile_stored(2, out + ROWS * p->ld, p->ld * 4);
-  if (two_rows && two_tiles) _tile_stored(3, out + ROWS * p->ld + LANES, p->ld * 4);
+  n->done++;
 }
 
-INLINE void multiply_part(const part *p, int64_t n_tiles, bool two_rows) {
-  int64_t t = 0;
-  for (; p->is_stream && t + 1 < n_tiles; t += 2) multiply(p, t, two_rows, true, true);
-  for (; t + 1 < n_tiles; t += 2) multiply(p, t, two_rows, true, false);
-  if (t < n_tiles) multiply(p, t, two_rows, false, false);
+INLINE void multiply(const pair *p, widening *n, bool two_rows, bool two_tiles, crn_linear_format f) {
+  int64_t i = 0;
+  load_sums(p, two_rows, two_tiles);
+  if (two_rows && two_tiles && f <= CRN_LINEAR_F32) {
+    for (int64_t k = 0; k < n->at_once && i + UNITS <= p->n_steps && n->done < n->n; k++, i += UNITS) steps_and_block(p, i, n, f);
+  }
+  for (; i < p->n_steps; i++) {
+    ask_for_next(p, i);
+    step(p, i, two_rows, two_tiles);
+  }
+  store_sums(p, two_rows, two_tiles);
 }
 
-/// Who takes the sums of tiles from `tile` on, once all parts are in; sink NULL = they are wanted in `out`. `is_compact`: sums wait for
-/// nothing else, and those of 32 rows after those of the last have one place.
-typedef struct target {
-  const crn_linear_sink *sink;
-  int64_t tile;
-  bool is_compact;
-} target;
+// --- calls ----------------------------------------------------------------------------------------------------------------
 
-// All rows times up to LINEAR_WIDE_TILES tiles over the inputs of `whole`, whose weights stay in the second-level cache.
-static void multiply_tiles(const part *whole, int64_t n_rows, int64_t n_tiles, const target *to) {
-  int64_t n_parts = whole->is_stream ? 1 : (whole->n_steps + PART_STEPS - 1) / PART_STEPS, pairs = (n_tiles + 1) / 2;
-  for (int64_t r = 0; r < n_rows; r += 2 * ROWS) {
-    int64_t left = n_rows - r;
-    float *out = to->is_compact ? whole->out : whole->out + r * whole->ld;
-    if (r == 0 || left < 2 * ROWS) configure(left < ROWS ? (int)left : ROWS, left <= ROWS ? 0 : left < 2 * ROWS ? (int)left - ROWS : ROWS);
-    for (int64_t i = 0; i < n_parts; i++) {
-      int64_t begin = whole->n_steps * i / n_parts, end = whole->n_steps * (i + 1) / n_parts;
-      part p = *whole;
-      p.rows += (size_t)r * p.row_bytes + (size_t)begin * 64;
-      p.weights += begin * TILE_BYTES;
-      p.n_steps = end - begin;
-      p.out = out;
-      p.is_first = whole->is_first && i == 0;
-      p.ahead = left >= 4 * ROWS ? (int)(2 * ROWS / pairs) : 0;
-      if (left > ROWS) {
-        multiply_part(&p, n_tiles, true);
-      } else {
-        multiply_part(&p, n_tiles, false);
-      }
+/// Rows of one block.
+typedef struct span {
+  int64_t row, n;  ///< from the first row of the call on
+  int64_t at;      ///< in the block
+} span;
+
+INLINE span span_at(const call *c, int64_t row) {
+  span s = {row, c->n_rows - row, (c->first + row) % CRN_LINEAR_ROW_BLOCK};
+  if (s.n > CRN_LINEAR_ROW_BLOCK - s.at) s.n = CRN_LINEAR_ROW_BLOCK - s.at;
+  return s;
+}
+
+INLINE const char *rows_of(const call *c, int64_t row, int64_t block) {
+  return c->rows + (c->first + row) / CRN_LINEAR_ROW_BLOCK * c->row_stride + block * 2 * ROWS_BYTES;
+}
+
+INLINE void multiply_span(const call *c, const stage *s, const span *rows, const char *next, widening *n, float *out, bool two_rows,
+                          crn_linear_format f) {
+  int64_t pairs = (s->n_tiles + 1) / 2, t = 0;
+  pair p = {.rows = rows_of(c, rows->row, s->block) + rows->at * ROW_LINE, .n_steps = 2 * s->n_blocks, .out = out, .ld = c->ld};
+  p.is_first = s->is_first;
+  p.is_stream = c->is_stream;
+  p.next_rows = next;
+  p.next_lines = next ? (CRN_LINEAR_ROW_BLOCK + pairs - 1) / pairs : 0;
+  for (; t < s->n_tiles; t += 2, p.out += 2 * LANES, p.next_rows += p.n_steps * p.next_lines * ROW_LINE) {
+    p.w0 = s->tiles + t * s->tile_stride;
+    p.w1 = p.w0 + s->tile_stride;
+    if (s->is_last && c->sink && c->sink->expect) {
+      const int64_t begin = rows->n * (t / 2) / pairs, end = rows->n * (t / 2 + 1) / pairs;
+      c->sink->expect(c->sink->user, rows->row + begin, end - begin, c->tile_begin + s->tile, s->n_tiles);
+    }
+    if (t + 1 < s->n_tiles) {
+      multiply(&p, n, two_rows, true, f);
+    } else {
+      multiply(&p, n, two_rows, false, f);
+    }
+  }
+}
+
+INLINE void run_stage(const call *c, const stage *s, widening *n, crn_linear_format f) {
+  // Sums that wait for nothing have one place for all rows.
+  const bool is_compact = c->sink && c->pieces == 1;
+  int64_t configured = -1;
+  span rows;
+  for (int64_t row = 0; row < c->n_rows; row += rows.n) {
+    rows = span_at(c, row);
+    if (rows.n != configured) configure(rows.n < ROWS ? (int)rows.n : ROWS, rows.n < ROWS ? 0 : (int)rows.n - ROWS);
+    configured = rows.n;
+    float *out = c->out + (is_compact ? 0 : row * c->ld) + (c->sink ? 0 : s->tile * LANES);
+    const char *next = row + rows.n < c->n_rows ? rows_of(c, row + rows.n, s->block) : n->n ? rows_of(c, 0, n->to.block) : NULL;
+    if (c->n_rows <= CRN_LINEAR_ROW_BLOCK) next = NULL;
+    if (rows.n > ROWS) {
+      multiply_span(c, s, &rows, next, n, out, true, f);
+    } else {
+      multiply_span(c, s, &rows, next, n, out, false, f);
     }
     FENCE();
-    if (to->sink) to->sink->take(to->sink->user, r, left < 2 * ROWS ? left : 2 * ROWS, to->tile, n_tiles, out, whole->ld);
+    if (c->sink && s->is_last) c->sink->take(c->sink->user, row, rows.n, c->tile_begin + s->tile, s->n_tiles, out, c->ld);
   }
 }
 
-// Long rows are taken in pieces, so that the weights of all tiles over a piece fit into the cache; sums wait in `out` meanwhile.
-typedef struct pieces {
-  int64_t n, blocks;
-} pieces;
-
-INLINE pieces pieces_of(int64_t blocks) {
-  return (pieces){blocks <= LINEAR_WIDE_BLOCKS ? 1 : (blocks + LINEAR_WIDE_BLOCKS * 3 / 4 - 1) / (LINEAR_WIDE_BLOCKS * 3 / 4), blocks};
-}
-
-INLINE int64_t piece_begin(pieces p, int64_t i) { return p.blocks * i / p.n; }
-
-INLINE void run(const crn_linear_weights *w, const char *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin, int64_t tile_end,
-                float *out, int64_t ld, unsigned char *scratch, crn_linear_format f, const crn_linear_sink *sink) {
-  int64_t blocks = LINEAR_BLOCKS(w->k), tile_bytes = blocks * block_bytes(f);
-  bool is_stream = f == CRN_LINEAR_BF16 && n_rows <= 64;
-  pieces all = is_stream ? (pieces){1, blocks} : pieces_of(blocks);
-  for (int64_t t = tile_begin; t < tile_end; t += LINEAR_WIDE_TILES) {
-    int64_t n_tiles = tile_end - t < LINEAR_WIDE_TILES ? tile_end - t : LINEAR_WIDE_TILES;
-    for (int64_t i = 0; i < all.n; i++) {
-      int64_t begin = piece_begin(all, i), n_blocks = piece_begin(all, i + 1) - begin;
-      const unsigned char *weights = (const unsigned char *)w->data + t * tile_bytes + begin * block_bytes(f);
-      part p = {rows + begin * 128, row_bytes, weights, tile_bytes, 2 * n_blocks, out + (t - tile_begin) * LANES, ld, 0, i == 0, is_stream};
-      // bf16 weights are stored as tile registers want them.
-      if (f != CRN_LINEAR_BF16) {
-        p.weights = scratch;
-        p.tile_stride = 2 * n_blocks * TILE_BYTES;
-        for (int64_t k = 0; k < n_tiles; k++) widen_tile(weights + k * tile_bytes, n_blocks, w->zero, scratch + k * p.tile_stride, f);
-      }
-      const target to = {i + 1 == all.n ? sink : NULL, t, sink && all.n == 1};
-      FENCE();
-      multiply_tiles(&p, n_rows, n_tiles, &to);
-      FENCE();
-    }
+INLINE void run(call *c, const char *rows, size_t row_bytes, crn_linear_format f) {
+  // Blocks of rows have sizes and addresses that are multiples of what a step reads.
+  c->first = (int64_t)((uintptr_t)rows % ROWS_BYTES / ROW_LINE);
+  c->rows = rows - c->first * ROW_LINE;
+  c->row_stride = (int64_t)row_bytes * CRN_LINEAR_ROW_BLOCK;
+  c->blocks = LINEAR_BLOCKS(c->w->k);
+  if (!c->widen) c->tile_bytes = c->blocks * block_bytes(f);
+  c->is_stream = f == CRN_LINEAR_BF16 && c->n_rows <= FEW_ROWS;
+  c->groups = (c->n_tiles + LINEAR_WIDE_TILES - 1) / LINEAR_WIDE_TILES;
+  c->pieces = c->is_stream ? 1 : (c->blocks + LINEAR_WIDE_BLOCKS - 1) / LINEAR_WIDE_BLOCKS;
+  widening next = begin_widening(c, 0, f);
+  widen_rest(&next, f);
+  for (int64_t i = 0, n = stages_of(c); i < n; i++) {
+    const stage s = next.to;
+    next = begin_widening(c, i + 1, f);
+    FENCE();
+    run_stage(c, &s, &next, f);
+    if (i + 1 < n) widen_rest(&next, f);
   }
   _tile_release();
 }
 
 void crn_linear_widened__amx(const crn_linear_weights *w, crn_linear_widen_fn widen, const char *rows, size_t row_bytes, int64_t n_rows,
                              int64_t tile_begin, int64_t tile_end, float *out, int64_t ld, void *scratch) {
-  pieces all = pieces_of(LINEAR_BLOCKS(w->k));
-  for (int64_t t = tile_begin; t < tile_end; t += LINEAR_WIDE_TILES) {
-    int64_t n_tiles = tile_end - t < LINEAR_WIDE_TILES ? tile_end - t : LINEAR_WIDE_TILES;
-    for (int64_t i = 0; i < all.n; i++) {
-      int64_t begin = piece_begin(all, i), n_blocks = piece_begin(all, i + 1) - begin, stride = 2 * n_blocks * TILE_BYTES;
-      part p = {rows + begin * 128, row_bytes, scratch, stride, 2 * n_blocks, out + (t - tile_begin) * LANES, ld, 0, i == 0, false};
-      for (int64_t k = 0; k < n_tiles; k++) widen(w, t + k, begin, n_blocks, (unsigned char *)scratch + k * stride);
-      FENCE();
-      multiply_tiles(&p, n_rows, n_tiles, &(const target){0});
-      FENCE();
-    }
-  }
-  _tile_release();
+  call c = {.w = w, .widen = widen, .n_rows = n_rows, .tile_begin = tile_begin, .n_tiles = tile_end - tile_begin};
+  c.out = out;
+  c.ld = ld;
+  c.scratch = scratch;
+  run(&c, rows, row_bytes, CRN_LINEAR_P8);
 }
 
 #define KERNEL(rhs, f)                                                                                                                    \
-  void crn_linear_bf16_##rhs##_f32_32x32__amx(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows,            \
-                                              int64_t tile_begin, int64_t tile_end, float *out, int64_t ld, void *scratch) {              \
-    run(w, rows, row_bytes, n_rows, tile_begin, tile_end, out, ld, scratch, f, NULL);                                                     \
-  }                                                                                                                                       \
   void crn_linear_parts_##rhs##__amx(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin, \
                                      int64_t tile_end, float *sums, int64_t ld, void *scratch, const crn_linear_sink *sink) {             \
-    run(w, rows, row_bytes, n_rows, tile_begin, tile_end, sums, ld, scratch, f, sink);                                                    \
+    call c = {.w = w, .n_rows = n_rows, .tile_begin = tile_begin, .n_tiles = tile_end - tile_begin};                                      \
+    c.out = sums;                                                                                                                         \
+    c.ld = ld;                                                                                                                            \
+    c.scratch = scratch;                                                                                                                  \
+    c.sink = sink;                                                                                                                        \
+    run(&c, rows, row_bytes, f);                                                                                                          \
+  }                                                                                                                                       \
+  void crn_linear_bf16_##rhs##_f32_32x32__amx(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows,            \
+                                              int64_t tile_begin, int64_t tile_end, float *out, int64_t ld, void *scratch) {              \
+    crn_linear_parts_##rhs##__amx(w, rows, row_bytes, n_rows, tile_begin, tile_end, out, ld, scratch, NULL);                              \
   }
 
 KERNEL(q4, CRN_LINEAR_Q4)
@@ -283,3 +442,15 @@ KERNEL(q8m, CRN_LINEAR_Q8M)
 KERNEL(f16, CRN_LINEAR_F16)
 KERNEL(bf16, CRN_LINEAR_BF16)
 KERNEL(f32, CRN_LINEAR_F32)
+
+// Rows in blocks, in each of which what a step takes lies together.
+void crn_linear_prepare_bf16__amx(const float *x, int64_t k, void *out_row) {
+  char *out = out_row;
+  for (int64_t i = 0; i < LINEAR_BLOCKS(k) * LINEAR_BLOCK; i += STEP, out += ROWS_BYTES) {
+    for (int64_t j = 0; j < STEP; j += LANES) {
+      const int64_t left = k - i - j;
+      const __mmask16 mask = left >= LANES ? 0xffff : left <= 0 ? 0 : (__mmask16)((1u << left) - 1);
+      _mm256_store_si256((__m256i *)(void *)(out + j * 2), linear_narrow(_mm512_maskz_loadu_ps(mask, x + i + j)));
+    }
+  }
+}

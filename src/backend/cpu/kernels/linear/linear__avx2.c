@@ -61,12 +61,13 @@ INLINE __m256 float_of(const unsigned char *block, int i, int half, crn_linear_f
 
 // --- one row --------------------------------------------------------------------------------------------------------------
 
-// One group of 32 inputs of n tiles, in halves.
-INLINE void add_group(__m256 *acc, const unsigned char *block, int64_t tile_bytes, int g, const float *x, float zero, int n,
+// One group of 32 inputs of n tiles, in the block `at` bytes behind their beginning, in halves.
+INLINE void add_group(__m256 *acc, const unsigned char *tile, int64_t at, int64_t tile_bytes, int g, const float *x, float zero, int n,
                       crn_linear_format f) {
   const int group_bytes = block_bytes(f) * GROUP / LINEAR_BLOCK;
+  const unsigned char *block = tile + at;
 #pragma GCC unroll 2
-  for (int t = 0; t < n; t++) linear_ask_ahead(block + t * tile_bytes + g * group_bytes, group_bytes, n);
+  for (int t = 0; t < n; t++) linear_ask_beside(tile + t * tile_bytes, at + g * group_bytes, group_bytes, tile_bytes, n);
   if (!is_quant(f)) {
 #pragma GCC unroll 4
     for (int i = 0; i < GROUP; i++) {
@@ -101,9 +102,9 @@ INLINE void one_row(const unsigned char *tile, int64_t blocks, const float *x, f
   __m256 acc[2 * TILES];
 #pragma GCC unroll 4
   for (int t = 0; t < 2 * n; t++) acc[t] = _mm256_setzero_ps();
-  for (int64_t b = 0; b < blocks; b++, tile += block_bytes(f), x += LINEAR_BLOCK) {
-    add_group(acc, tile, tile_bytes, 0, x, zero, n, f);
-    add_group(acc, tile, tile_bytes, 1, x + GROUP, zero, n, f);
+  for (int64_t at = 0; at < tile_bytes; at += block_bytes(f), x += LINEAR_BLOCK) {
+    add_group(acc, tile, at, tile_bytes, 0, x, zero, n, f);
+    add_group(acc, tile, at, tile_bytes, 1, x + GROUP, zero, n, f);
   }
 #pragma GCC unroll 4
   for (int t = 0; t < 2 * n; t++) _mm256_storeu_ps(out + t * HALF, acc[t]);

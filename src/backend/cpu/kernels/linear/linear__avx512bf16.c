@@ -4,6 +4,7 @@
 #include "backend/cpu/kernels/linear/linear.h"
 #include "backend/cpu/kernels/linear/linear_ahead.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
+#include "backend/cpu/kernels/linear/linear_narrow_avx512.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -12,21 +13,12 @@ enum { LANES = LINEAR_LANES, GROUP = CRN_LINEAR_GROUP, ROWS = 12, CHAINS = 4, PA
 
 // --- preparation ----------------------------------------------------------------------------------------------------------
 
-// Rounded with integers: the instruction that converts takes the smallest numbers for zero.
-INLINE __m256i narrow(__m512 v) {
-  __m512i u = _mm512_castps_si512(v), up = _mm512_srli_epi32(u, 16);
-  __m512i odd = _mm512_and_si512(up, _mm512_set1_epi32(1));
-  __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
-  __mmask16 is_nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
-  return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(rounded, is_nan, up, _mm512_set1_epi32(0x40)));
-}
-
 void crn_linear_prepare_bf16__avx512bf16(const float *x, int64_t k, void *out_row) {
   uint16_t *row = out_row;
   for (int64_t i = 0; i < LINEAR_BLOCKS(k) * LINEAR_BLOCK; i += LANES) {
     int64_t left = k - i;
     __mmask16 mask = left >= LANES ? 0xffff : left <= 0 ? 0 : (__mmask16)((1u << left) - 1);
-    _mm256_store_si256((__m256i *)(void *)(row + i), narrow(_mm512_maskz_loadu_ps(mask, x + i)));
+    _mm256_store_si256((__m256i *)(void *)(row + i), linear_narrow(_mm512_maskz_loadu_ps(mask, x + i)));
   }
 }
 
@@ -80,7 +72,7 @@ INLINE void add_group(__m512 *acc, const unsigned char *quants, const unsigned c
                       crn_linear_format f) {
   const uint16_t *x = p->values + g * m * GROUP;
   __m512 c[ROWS];
-  if (m <= ROWS_THAT_WAIT) linear_ask_ahead(quants, is_4bit(f) ? LINEAR_Q4_GROUP : LINEAR_Q8_GROUP, 1);
+  if (m <= ROWS_THAT_WAIT) linear_ask_ahead(quants, is_4bit(f) ? LINEAR_Q4_GROUP : LINEAR_Q8_GROUP);
   clear(c, m);
   if (is_4bit(f)) {
     // 0..15 as bf16, twice: the fifth bit of an index is one of the next quant.
@@ -135,7 +127,7 @@ INLINE void tile_times(const unsigned char *tile, int64_t blocks, const part *p,
     }
     for (int g = 0; g < 2; g++) {
       __m512 c[ROWS];
-      if (m <= ROWS_THAT_WAIT) linear_ask_ahead(tile + g * 1024, 1024, 1);
+      if (m <= ROWS_THAT_WAIT) linear_ask_ahead(tile + g * 1024, 1024);
       clear(c, m);
 #pragma GCC unroll 16
       for (int i = 0; i < 16; i++)

@@ -104,6 +104,8 @@ INLINE void one_row(const unsigned char *tile, int64_t blocks, const float *x, f
 
 // --- many rows ------------------------------------------------------------------------------------------------------------
 
+INLINE float zero_of(const crn_linear_weights *w, crn_linear_format f) { return (float)(is_4bit(f) ? w->zero : w->zero + LINEAR_Q8_BIAS); }
+
 // A quarter of the outputs of a tile as [inputs][16] f32.
 INLINE void widen_part(const unsigned char *tile, int64_t blocks, int part, float zero, float *out, crn_linear_format f) {
   for (int64_t g = 0; g < 2 * blocks; g++) {
@@ -128,6 +130,31 @@ INLINE void widen_part(const unsigned char *tile, int64_t blocks, int part, floa
     }
   }
 }
+
+INLINE void widen_format(const crn_linear_weights *w, const unsigned char *tile, float *out, crn_linear_format f) {
+  for (int p = 0; p < PARTS; p++) widen_part(tile, LINEAR_BLOCKS(w->k), p, zero_of(w, f), out + p * QUARTER, f);
+}
+
+void crn_linear_widen_tile__neon(const crn_linear_weights *w, int64_t tile, float *out) {
+  const unsigned char *data = (const unsigned char *)w->data + tile * LINEAR_BLOCKS(w->k) * block_bytes(w->format);
+#define CASE(f)                    \
+  case f:                          \
+    widen_format(w, data, out, f); \
+    break;
+  switch (w->format) {
+    CASE(CRN_LINEAR_Q4)
+    CASE(CRN_LINEAR_Q4M)
+    CASE(CRN_LINEAR_Q8)
+    CASE(CRN_LINEAR_Q8M)
+    CASE(CRN_LINEAR_F16)
+    CASE(CRN_LINEAR_F32)
+    default:
+      break;
+  }
+#undef CASE
+}
+
+// --- products -------------------------------------------------------------------------------------------------------------
 
 // m rows times a tile in f32.
 INLINE void tile_times(const float *w, int64_t k, const char *rows, size_t row_bytes, float *out, int64_t ld, int m) {
@@ -182,8 +209,6 @@ void crn_linear_wide_tile__neon(const float *w, int64_t k, const char *rows, siz
 
 // --- kernels --------------------------------------------------------------------------------------------------------------
 
-INLINE float zero_of(const crn_linear_weights *w, crn_linear_format f) { return (float)(is_4bit(f) ? w->zero : w->zero + LINEAR_Q8_BIAS); }
-
 INLINE void run_few(const crn_linear_weights *w, const char *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin, int64_t tile_end,
                     float *out, int64_t ld, crn_linear_format f) {
   int64_t blocks = LINEAR_BLOCKS(w->k), tile_bytes = blocks * block_bytes(f);
@@ -204,7 +229,7 @@ INLINE void run_many(const crn_linear_weights *w, const char *rows, size_t row_b
     if (f == CRN_LINEAR_F32) {
       wide = (const float *)(const void *)data;
     } else {
-      for (int p = 0; p < PARTS; p++) widen_part(data, blocks, p, zero_of(w, f), scratch + p * QUARTER, f);
+      widen_format(w, data, scratch, f);
     }
     crn_linear_wide_tile__neon(wide, k, rows, row_bytes, n_rows, out, ld);
   }

@@ -110,7 +110,7 @@ INLINE void add_group(__m256 *acc, const unsigned char *quants, const unsigned c
   const int8_t *a = p->quants + g * m * GROUP;
   const int vectors = is_4bit(f) ? 4 : 8;
   __m256i c[ROWS], w[2], v[2];
-  if (m <= 2) linear_ask_ahead(quants, is_4bit(f) ? LINEAR_Q4_GROUP : LINEAR_Q8_GROUP, 1);
+  if (m <= 2) linear_ask_ahead(quants, is_4bit(f) ? LINEAR_Q4_GROUP : LINEAR_Q8_GROUP);
 #pragma GCC unroll 4
   for (int t = 0; t < m * halves; t++) c[t] = _mm256_setzero_si256();
 #pragma GCC unroll 8

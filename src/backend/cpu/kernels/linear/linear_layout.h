@@ -35,8 +35,8 @@ enum {
   LINEAR_Q8_BIAS = 128,  ///< added to 8-bit quants in storage
 };
 
-/// Tiles and blocks that AMX kernels widen at a time: at most a megabyte of bf16.
-enum { LINEAR_WIDE_TILES = 16, LINEAR_WIDE_BLOCKS = 32 };
+/// Tiles and blocks that AMX kernels widen at a time: about a quarter of a megabyte of bf16.
+enum { LINEAR_WIDE_TILES = 16, LINEAR_WIDE_BLOCKS = 9 };
 
 /// Bytes of a group of P formats, entries of a table as it is stored, and bytes in front of the blocks of a tile.
 #define LINEAR_P_GROUP(bits) (64 * (bits))

@@ -21,7 +21,7 @@ static float uniform(void) { return (float)((int32_t)next_random() - (1 << 23)) 
 
 static void *aligned(size_t bytes) {
   void *p = NULL;
-  assert_int_equal(posix_memalign(&p, 64, bytes + 64), 0);
+  assert_int_equal(posix_memalign(&p, CRN_LINEAR_ROWS_ALIGN, bytes + 64), 0);
   memset(p, 0xff, bytes + 64);
   return p;
 }
@@ -96,11 +96,11 @@ static void check_value(const crn_linear_kernel *kernel, const float *x, const f
 static void check_case(const crn_linear_kernel *kernel, const matrix *m, int64_t n_rows) {
   int64_t n = m->w.n, k = m->w.k, tiles = crn_linear_tiles(n), ld = tiles * 16 + 5;
   size_t row_bytes = crn_linear_row_bytes(kernel->rows_mode, k);
-  char *rows = aligned(row_bytes * (size_t)n_rows), *scratch = aligned(kernel->scratch_bytes(k));
+  char *rows = aligned(row_bytes * (size_t)(n_rows + CRN_LINEAR_ROW_BLOCK)), *scratch = aligned(kernel->scratch_bytes(k));
   float *x = malloc((size_t)(n_rows * k) * sizeof(float)), *out = aligned((size_t)(n_rows * ld) * sizeof(float));
   for (int64_t r = 0; r < n_rows; r++) {
     for (int64_t i = 0; i < k; i++) x[r * k + i] = uniform();
-    kernel->prepare(x + r * k, k, rows + (size_t)r * row_bytes);
+    kernel->prepare(x + r * k, k, rows + crn_linear_row_offset(kernel, row_bytes, r));
   }
   // In two parts, so that tiles in the middle are begun with too.
   int64_t half = tiles / 2;

@@ -38,10 +38,10 @@ SCRATCH scratch_pairs(int64_t k) {
   return LINEAR_INTERLEAVED * (inputs * sizeof(uint16_t) + inputs / CRN_LINEAR_GROUP * sizeof(float) + 64);
 }
 
-// Tiles as bf16, as much as is widened at a time.
+// Tiles as bf16, as much as is widened at a time, twice.
 SCRATCH scratch_bf16(int64_t k) {
-  int64_t blocks = LINEAR_BLOCKS(k) < LINEAR_WIDE_BLOCKS ? LINEAR_BLOCKS(k) : LINEAR_WIDE_BLOCKS;
-  return (size_t)LINEAR_WIDE_TILES * LINEAR_LANES * sizeof(uint16_t) * (size_t)blocks * LINEAR_BLOCK + 64;
+  (void)k;
+  return (size_t)2 * LINEAR_WIDE_TILES * LINEAR_LANES * sizeof(uint16_t) * LINEAR_WIDE_BLOCKS * LINEAR_BLOCK;
 }
 
 // A pair of tiles as f32.
@@ -85,6 +85,19 @@ crn_linear_parts_fn crn_linear_parts_of(const crn_linear_kernel *kernel) {
 #endif
   (void)kernel;
   return NULL;
+}
+
+int64_t crn_linear_row_block(const crn_linear_kernel *kernel) {
+#if defined(__x86_64__)
+  if (kernel->prepare == crn_linear_prepare_bf16__amx) return CRN_LINEAR_ROW_BLOCK;
+#endif
+  (void)kernel;
+  return 1;
+}
+
+size_t crn_linear_row_offset(const crn_linear_kernel *kernel, size_t row_bytes, int64_t row) {
+  int64_t block = crn_linear_row_block(kernel);
+  return (size_t)(row / block * block) * row_bytes + (size_t)(row % block) * CRN_LINEAR_ROW_LINE;
 }
 
 const crn_linear_kernel *crn_linear_select(crn_linear_format format, crn_linear_mode mode, int64_t n_rows) {

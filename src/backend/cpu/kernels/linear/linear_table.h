@@ -21,6 +21,9 @@ void crn_linear_wide_pair__avx512(const float *w0, const float *w1, int64_t k, c
                                   float *out, int64_t ld);
 void crn_linear_wide_tile__avx2(const float *w, int64_t k, const char *rows, size_t row_bytes, int64_t n_rows, float *out, int64_t ld);
 void crn_linear_wide_tile__neon(const float *w, int64_t k, const char *rows, size_t row_bytes, int64_t n_rows, float *out, int64_t ld);
+/// A tile as such f32: of quants, F16 and F32, and of P formats.
+void crn_linear_widen_tile__neon(const crn_linear_weights *w, int64_t tile, float *out);
+void crn_linear_widen_codes__neon(const crn_linear_weights *w, int64_t tile, float *out);
 /// The AMX product with tiles that `widen` turns into [inputs / 2][16][2] bf16, some blocks of inputs at a time.
 typedef void (*crn_linear_widen_fn)(const crn_linear_weights *w, int64_t tile, int64_t first_block, int64_t n_blocks, void *out);
 void crn_linear_widened__amx(const crn_linear_weights *w, crn_linear_widen_fn widen, const char *rows, size_t row_bytes, int64_t n_rows,

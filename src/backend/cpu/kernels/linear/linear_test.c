@@ -155,20 +155,36 @@ static void decode_row(crn_linear_mode mode, const char *row, int64_t k, float *
   }
 }
 
+// A prepared row in one piece; where rows lie in blocks, what is behind the values comes from `plain`.
+static void read_row(const crn_linear_kernel *kernel, const activations *a, int64_t row, int64_t k, const char *plain, char *out) {
+  const char *from = a->memory.data + crn_linear_row_offset(kernel, a->row_bytes, row);
+  if (crn_linear_row_block(kernel) == 1) {
+    memcpy(out, from, a->row_bytes);
+    return;
+  }
+  memcpy(out, plain, a->row_bytes);
+  for (int64_t i = 0; i < (k + 63) / 64 * 2; i++) {
+    memcpy(out + i * CRN_LINEAR_ROW_LINE, from + i * CRN_LINEAR_ROW_BLOCK * CRN_LINEAR_ROW_LINE, CRN_LINEAR_ROW_LINE);
+  }
+}
+
 // Prepares rows with the kernel's function and, beside it, with the scalar one: all sets must agree, padding included.
 static activations activations_make(const crn_linear_kernel *kernel, const float *x, int64_t n_rows, int64_t k) {
   activations a = {.row_bytes = crn_linear_row_bytes(kernel->rows_mode, k)};
-  a.memory = guarded_make(a.row_bytes * (size_t)n_rows);
+  const int64_t block = crn_linear_row_block(kernel);
+  a.memory = guarded_make(a.row_bytes * (size_t)((n_rows + block - 1) / block * block));
   a.values = malloc((size_t)(n_rows * k) * sizeof(float) + 4);
   guarded input = guarded_make((size_t)k * sizeof(float)), plain = guarded_make(a.row_bytes);
+  char *row = aligned_alloc(64, a.row_bytes);
   for (int64_t r = 0; r < n_rows; r++) {
-    char *row = a.memory.data + (size_t)r * a.row_bytes;
     memcpy(input.data, x + r * k, (size_t)k * sizeof(float));
-    kernel->prepare((const float *)(const void *)input.data, k, row);
+    kernel->prepare((const float *)(const void *)input.data, k, a.memory.data + crn_linear_row_offset(kernel, a.row_bytes, r));
     scalar_for(kernel->rows_mode)->prepare((const float *)(const void *)input.data, k, plain.data);
+    read_row(kernel, &a, r, k, plain.data, row);
     if (memcmp(row, plain.data, a.row_bytes) != 0) fail_msg("%s: preparation differs from the scalar one (k = %d)", kernel->name, (int)k);
     decode_row(kernel->rows_mode, row, k, a.values + r * k);
   }
+  free(row);
   guarded_free(&input);
   guarded_free(&plain);
   return a;
@@ -242,13 +258,13 @@ static void check_parts(const crn_linear_kernel *kernel, const matrix *m, const 
                         int64_t expected_ld) {
   crn_linear_parts_fn parts = crn_linear_parts_of(kernel);
   if (!parts) return;
-  int64_t tiles = crn_linear_tiles(m->w.n), ld = tiles * 16;
+  int64_t tiles = crn_linear_tiles(m->w.n), ld = tiles * 16, part_ld = (tiles < CRN_LINEAR_PART_TILES ? tiles : CRN_LINEAR_PART_TILES) * 16;
   size_t scratch_bytes = (kernel->scratch_bytes(m->w.k) + 63) / 64 * 64;
-  float *sums = malloc((size_t)(n_rows * ld) * sizeof *sums), *out = malloc((size_t)(n_rows * ld) * sizeof *out);
+  float *sums = malloc((size_t)(n_rows * part_ld) * sizeof *sums), *out = malloc((size_t)(n_rows * ld) * sizeof *out);
   void *scratch = aligned_alloc(64, scratch_bytes);
   taken t = {out, ld, 0};
-  const crn_linear_sink sink = {take, &t};
-  parts(&m->w, a->memory.data, a->row_bytes, n_rows, 0, tiles, sums, ld, scratch, &sink);
+  const crn_linear_sink sink = {.take = take, .user = &t};
+  parts(&m->w, a->memory.data, a->row_bytes, n_rows, 0, tiles, sums, part_ld, scratch, &sink);
   assert_int_equal(t.n, n_rows * tiles);
   for (int64_t r = 0; r < n_rows; r++) {
     if (memcmp(out + r * ld, expected + r * expected_ld, (size_t)ld * sizeof *out))

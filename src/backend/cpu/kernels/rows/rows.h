@@ -33,18 +33,24 @@ typedef struct crn_rows_kernels {
   void (*subtract)(const float *a, const float *b, float *out, int64_t n);
   void (*scale)(const float *x, float factor, float *out, int64_t n);
   void (*scale_by)(const float *x, float factor, const float *scale, float *out, int64_t n);
+  /// The products of pairs that are turned, one run of n behind the other: cosines * x, sines * y, sines * x, cosines * y.
+  void (*turn)(const float *cosines, const float *sines, const float *x, const float *y, float *products, int64_t n);
+  /// first = products 0 - products 1, second = products 2 + products 3, of four runs of n.
+  void (*end_turn)(const float *products, float *first, float *second, int64_t n);
 } crn_rows_kernels;
 
-#define ROWS(isa, bit)                                                                                             \
-  void crn_rows_activate__##isa(crn_gate gate, const float *x, float *y, int64_t n);                               \
-  void crn_rows_gate_pairs__##isa(crn_gate gate, const float *x, float *out, int64_t n_pairs);                     \
-  void crn_rows_residual__##isa(const float *x, const int8_t *quants, const float *scales, float *out, int64_t n); \
-  double crn_rows_squares__##isa(const float *x, int64_t n);                                                       \
-  void crn_rows_multiply__##isa(const float *a, const float *b, float *out, int64_t n);                            \
-  void crn_rows_add__##isa(const float *a, const float *b, float *out, int64_t n);                                 \
-  void crn_rows_subtract__##isa(const float *a, const float *b, float *out, int64_t n);                            \
-  void crn_rows_scale__##isa(const float *x, float factor, float *out, int64_t n);                                 \
-  void crn_rows_scale_by__##isa(const float *x, float factor, const float *scale, float *out, int64_t n);
+#define ROWS(isa, bit)                                                                                                             \
+  void crn_rows_activate__##isa(crn_gate gate, const float *x, float *y, int64_t n);                                               \
+  void crn_rows_gate_pairs__##isa(crn_gate gate, const float *x, float *out, int64_t n_pairs);                                     \
+  void crn_rows_residual__##isa(const float *x, const int8_t *quants, const float *scales, float *out, int64_t n);                 \
+  double crn_rows_squares__##isa(const float *x, int64_t n);                                                                       \
+  void crn_rows_multiply__##isa(const float *a, const float *b, float *out, int64_t n);                                            \
+  void crn_rows_add__##isa(const float *a, const float *b, float *out, int64_t n);                                                 \
+  void crn_rows_subtract__##isa(const float *a, const float *b, float *out, int64_t n);                                            \
+  void crn_rows_scale__##isa(const float *x, float factor, float *out, int64_t n);                                                 \
+  void crn_rows_scale_by__##isa(const float *x, float factor, const float *scale, float *out, int64_t n);                          \
+  void crn_rows_turn__##isa(const float *cosines, const float *sines, const float *x, const float *y, float *products, int64_t n); \
+  void crn_rows_end_turn__##isa(const float *products, float *first, float *second, int64_t n);
 #include "backend/cpu/kernels/rows/rows.def"
 #undef ROWS
 

@@ -13,7 +13,9 @@ static const crn_rows_kernels g_sets[] = {
    crn_rows_add__##isa,        \
    crn_rows_subtract__##isa,   \
    crn_rows_scale__##isa,      \
-   crn_rows_scale_by__##isa},
+   crn_rows_scale_by__##isa,   \
+   crn_rows_turn__##isa,       \
+   crn_rows_end_turn__##isa},
 #include "backend/cpu/kernels/rows/rows.def"
 #undef ROWS
 };

@@ -163,3 +163,16 @@ void ROWS_NAME(scale)(const float *x, float factor, float *out, int64_t n) {
 void ROWS_NAME(scale_by)(const float *x, float factor, const float *scale, float *out, int64_t n) {
   for (int64_t i = 0; i < n; i++) out[i] = x[i] * factor * scale[i];
 }
+
+void ROWS_NAME(turn)(const float *cosines, const float *sines, const float *x, const float *y, float *products, int64_t n) {
+  float *__restrict p = products;
+  for (int64_t i = 0; i < n; i++) p[i] = cosines[i] * x[i];
+  for (int64_t i = 0; i < n; i++) p[n + i] = sines[i] * y[i];
+  for (int64_t i = 0; i < n; i++) p[2 * n + i] = sines[i] * x[i];
+  for (int64_t i = 0; i < n; i++) p[3 * n + i] = cosines[i] * y[i];
+}
+
+void ROWS_NAME(end_turn)(const float *products, float *first, float *second, int64_t n) {
+  for (int64_t i = 0; i < n; i++) first[i] = products[i] - products[n + i];
+  for (int64_t i = 0; i < n; i++) second[i] = products[2 * n + i] + products[3 * n + i];
+}

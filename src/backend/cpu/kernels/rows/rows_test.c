@@ -152,9 +152,30 @@ static void check_plain(const crn_rows_kernels *k, int64_t n) {
   assert_true(k->squares(g_x, n) == lanes[0]);
 }
 
+static void check_turn(const crn_rows_kernels *k, int64_t n) {
+  static float products[4 * N + 1];
+  float sines[N], y[N], first[N + 1], second[N + 1];
+  for (int i = 0; i < N; i++) sines[i] = g_x[(i * 5 + 1) % N], y[i] = g_x[(i * 11 + 2) % N];
+  products[4 * n] = first[n] = second[n] = 3;
+  k->turn(g_x, sines, y, sines, products, n);
+  for (int64_t i = 0; i < n; i++) {
+    assert_true(products[i] == g_x[i] * y[i] && products[n + i] == sines[i] * sines[i]);
+    assert_true(products[2 * n + i] == sines[i] * y[i] && products[3 * n + i] == g_x[i] * sines[i]);
+  }
+  k->end_turn(products, first, second, n);
+  for (int64_t i = 0; i < n; i++)
+    assert_true(first[i] == products[i] - products[n + i] && second[i] == products[2 * n + i] + products[3 * n + i]);
+  assert_true(products[4 * n] == 3 && first[n] == 3 && second[n] == 3);
+  // Pairs stay where two of the products were.
+  k->end_turn(products, products, products + 2 * n, n);
+  assert_memory_equal(products, first, (size_t)n * sizeof *first);
+  assert_memory_equal(products + 2 * n, second, (size_t)n * sizeof *second);
+}
+
 static void test_plain(void **state) {
   (void)state;
   for_every_set(check_plain);
+  for_every_set(check_turn);
 }
 
 int main(void) {
