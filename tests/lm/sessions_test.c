@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "cairn/batch.h"
 #include "cairn/session.h"
 #include "engines/llm/internal.h"
 #include "engines/llm/rows.h"
@@ -247,6 +248,14 @@ static void test_damaged_files(void **state) {
   lm_expect(cairn_llm_restore(llm, "/nowhere/session"), CAIRN_NOT_FOUND, "/nowhere/session: no such file");
   lm_expect(cairn_llm_restore(llm, "/nowhere/session"), CAIRN_NOT_FOUND, "restoring the session '/nowhere/session'");
   lm_expect(cairn_llm_restore(llm, ""), CAIRN_INVALID_ARGUMENT, "the name of the session to restore is empty");
+  lm_expect(cairn_llm_restore(llm, NULL), CAIRN_INVALID_ARGUMENT, "the name of the session to restore is empty");
+  lm_expect(cairn_llm_restore(NULL, "session"), CAIRN_INVALID_ARGUMENT, "none was given");
+  lm_expect(cairn_llm_save(llm, NULL), CAIRN_INVALID_ARGUMENT, "the name of the session to save is empty");
+  lm_expect(cairn_llm_save(llm, ""), CAIRN_INVALID_ARGUMENT, "the name of the session to save is empty");
+  lm_expect(cairn_llm_save(NULL, "session"), CAIRN_INVALID_ARGUMENT, "none was given");
+  cairn_llm_batch *batch;
+  lm_expect(cairn_llm_batch_create(NULL, NULL, &batch), CAIRN_INVALID_ARGUMENT, "a batch needs a model");
+  assert_null(batch);
   LM_OK(cairn_llm_save(llm, g_file));
   size_t bytes;
   unsigned char *data = read_file(&bytes);

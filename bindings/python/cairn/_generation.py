@@ -142,7 +142,10 @@ def _image(value: Any) -> tuple[str, Any]:
 
 def guide(options: dict[str, Any]) -> dict[str, Any]:
     """Takes the words for a grammar out of `options`."""
-    given = {name: value for name in _GUIDES if (value := options.pop(name, None)) is not None and value is not False}
+    given = {name: value for name in _GUIDES if (value := options.pop(name, None)) is not None}
+    # Only this one is a switch: as a schema, False is one that nothing fulfils.
+    if not given.get("any_json", True):
+        del given["any_json"]
     compact = options.pop("compact_json", False)
     if len(given) > 1:
         message = f"only one of {', '.join(given)} can be given"

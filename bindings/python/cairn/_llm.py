@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import queue
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from cairn._generation import Generation, Rows, Token, conversation, prepare
 from cairn._ndarray import NDArray, as_ndarray
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from typing_extensions import Self
 
@@ -36,8 +37,8 @@ class ChatTemplate(_native.ChatTemplate):
 class TokenStream:
     """The tokens of a generation that goes on, one after another.
 
-    The model runs on a thread of its own. ``close()``, leaving a ``with`` block, or dropping the stream ends it.
-    So does an exception while the stream waits for a token, Ctrl-C among them. ``result`` is the whole
+    The model runs on a thread of its own. ``close()``, leaving a ``with`` block, or dropping the stream (as leaving a loop over
+    it does) ends it, and waits for that: the model is free for the next call then. So does an exception while the stream waits for a token, Ctrl-C among them. ``result`` is the whole
     :class:`Generation` once the stream is exhausted or closed.
     """
 
@@ -113,9 +114,47 @@ class TokenStream:
         self.close()
 
     def __del__(self) -> None:
-        closed = self.__dict__.get("_closed")
-        if closed is not None:
-            closed.set()
+        if "_thread" not in self.__dict__:
+            return
+        # At the end of the program other threads stand still: there is nobody to wait for.
+        if sys.is_finalizing():
+            self._closed.set()
+        else:
+            self.close()
+
+
+class AsyncTokenStream:
+    """The tokens of a generation for ``async for``. It begins with the first one; dropping it ends it, as does ``aclose()``."""
+
+    def __init__(self, begin: Callable[[], TokenStream]) -> None:
+        self._begin = begin
+        self._stream: TokenStream | None = None
+        self._ended = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Token:
+        if self._ended:
+            raise StopAsyncIteration
+        if self._stream is None:
+            self._stream = self._begin()
+        try:
+            token = await asyncio.get_running_loop().run_in_executor(None, next, self._stream, None)
+        except BaseException:
+            await self.aclose()
+            raise
+        if token is None:
+            self._ended = True
+            raise StopAsyncIteration
+        return token
+
+    async def aclose(self) -> None:
+        """Ends the generation and waits for it."""
+        self._ended = True
+        if self._stream is not None:
+            self._stream._closed.set()
+            await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._stream.close))
 
 
 def _open_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -299,16 +338,9 @@ class LLM(_native.LLM):
             await asyncio.wait([work])
             raise
 
-    async def astream(self, prompt: str | Sequence[int] | None = None, **options: Any) -> AsyncIterator[Token]:
+    def astream(self, prompt: str | Sequence[int] | None = None, **options: Any) -> AsyncTokenStream:
         """As :meth:`stream`, for ``async for``."""
-        loop = asyncio.get_running_loop()
-        stream = self.stream(prompt, **options)
-        try:
-            while (token := await loop.run_in_executor(None, next, stream, None)) is not None:
-                yield token
-        finally:
-            stream._closed.set()
-            await loop.run_in_executor(None, stream.close)
+        return AsyncTokenStream(lambda: self.stream(prompt, **options))
 
     # --- one step at a time -------------------------------------------------------------------------------------------
 

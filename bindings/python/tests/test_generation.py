@@ -1,6 +1,7 @@
 """What a generation can do: log-probabilities, full contexts, drafts, grammars, images, traces, interruptions."""
 
 import asyncio
+import contextlib
 import json
 import math
 import os
@@ -269,7 +270,7 @@ class Guides(unittest.TestCase):
         for options, error in (
             ({"json_schema": {"type": "unheard-of"}}, cairn.InvalidArgumentError),
             ({"json_schema": "{"}, cairn.InvalidArgumentError),
-            ({"json_schema": False}, TypeError),
+            ({"json_schema": False}, cairn.InvalidArgumentError),
             ({"regex": "("}, cairn.InvalidArgumentError),
             ({"regex": 5}, TypeError),
             ({"grammar": "root ::= nothing"}, cairn.InvalidArgumentError),
@@ -278,7 +279,7 @@ class Guides(unittest.TestCase):
         ):
             with self.subTest(options), self.assertRaises(error):
                 cairn.check_guide(**options)
-            if options and options.get("json_schema") is not False:
+            if options:
                 with self.subTest(options), self.assertRaises(error):
                     llm.generate([1, 2], max_tokens=3, **options)
         cairn.check_guide(json_schema=SCHEMA)
@@ -372,6 +373,40 @@ class Interruptions(unittest.TestCase):
 
         asyncio.run(main())
         self.usable()
+
+    def test_who_leaves_a_loop_has_ended_the_generation(self):
+        options = {"max_tokens": 400, "ignore_eos": True}
+
+        def leave():
+            for token in self.llm.stream(PROMPT, **options):
+                return token
+
+        async def main():
+            async for _ in self.llm.astream(PROMPT, **options):
+                break
+            return await self.llm.agenerate(PROMPT, max_tokens=1)
+
+        for _ in range(5):
+            for _ in self.llm.stream(PROMPT, **options):
+                break
+            self.llm.generate(PROMPT, max_tokens=1)
+            leave()
+            self.llm.generate(PROMPT, max_tokens=1)
+            with contextlib.suppress(ZeroDivisionError):
+                for _ in self.llm.stream(PROMPT, **options):
+                    1 / 0
+            self.llm.generate(PROMPT, max_tokens=1)
+            self.assertEqual(len(asyncio.run(main()).tokens), 1)
+
+    def test_schemas_that_are_true_or_false(self):
+        with self.assertRaisesRegex(cairn.Error, "no text"):
+            self.llm.generate(PROMPT, json_schema=False, max_tokens=5)
+        with self.assertRaisesRegex(cairn.Error, "no text"):
+            cairn.check_guide(json_schema=False)
+        self.assertTrue(self.llm.generate(PROMPT, json_schema=True, max_tokens=5).guided)
+        self.assertFalse(self.llm.generate(PROMPT, any_json=False, max_tokens=2).guided)
+        with self.assertRaises(TypeError):
+            self.llm.generate(PROMPT, regex=False, max_tokens=2)
 
     def test_a_program_that_ends_in_the_middle(self):
         program = (

@@ -36,6 +36,7 @@ cairn_status cairn_llm_batch_create(const cairn_llm *llm, const cairn_llm_batch_
   cairn_llm_batch_options o = options ? *options : (cairn_llm_batch_options){0};
   cairn_llm_batch *b;
   *out_batch = NULL;
+  if (!llm) return CRN_FAIL(INVALID_ARGUMENT, "a batch needs a model: none was given");
   CRN_TRY(check_options(&o));
   CRN_TRY(crn_alloc_zero(&llm->context->allocator, sizeof *b, &b));
   cairn_status status = create_prototype(llm, &b->prototype);

@@ -223,7 +223,6 @@ static cairn_status read_all(reader *r, const crn_file_map *map) {
 static cairn_status restore(cairn_llm *llm, const char *path) {
   reader r = {.llm = llm};
   crn_file_map map = {0};
-  if (!*path) return CRN_FAIL(INVALID_ARGUMENT, "the name of the session to restore is empty");
   cairn_status status = crn_file_map_open(path, &map);
   if (status == CAIRN_OK) status = read_all(&r, &map);
   if (r.tokens) crn_free(&llm->context->allocator, r.tokens, r.tokens_bytes);
@@ -232,6 +231,8 @@ static cairn_status restore(cairn_llm *llm, const char *path) {
 }
 
 cairn_status cairn_llm_restore(cairn_llm *llm, const char *path) {
+  if (!llm) return CRN_FAIL(INVALID_ARGUMENT, "a session is restored into a sequence: none was given");
+  if (!path || !*path) return CRN_FAIL(INVALID_ARGUMENT, "the name of the session to restore is empty");
   CRN_TRY(crn_llm_acquire(llm));
   const int64_t start = crn_trace_begin(llm->context);
   cairn_status status = restore(llm, path);

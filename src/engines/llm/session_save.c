@@ -173,6 +173,8 @@ static cairn_status save(cairn_llm *llm, const char *path) {
 }
 
 cairn_status cairn_llm_save(cairn_llm *llm, const char *path) {
+  if (!llm) return CRN_FAIL(INVALID_ARGUMENT, "the session of a sequence is saved: none was given");
+  if (!path || !*path) return CRN_FAIL(INVALID_ARGUMENT, "the name of the session to save is empty");
   CRN_TRY(crn_llm_acquire(llm));
   const int64_t start = crn_trace_begin(llm->context);
   cairn_status status = save(llm, path);
