@@ -114,8 +114,10 @@ class TokenStream:
         self.close()
 
     def __del__(self) -> None:
-        if "_thread" not in self.__dict__:
-            return
+        if "_thread" in self.__dict__:
+            self._drop()
+
+    def _drop(self) -> None:
         # At the end of the program other threads stand still: there is nobody to wait for.
         if sys.is_finalizing():
             self._closed.set()
@@ -155,6 +157,11 @@ class AsyncTokenStream:
         if self._stream is not None:
             self._stream._closed.set()
             await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._stream.close))
+
+    def __del__(self) -> None:
+        # Not left to the stream: the thread that fetched the last token may still know it for a moment.
+        if self.__dict__.get("_stream") is not None:
+            self._stream._drop()
 
 
 def _open_options(options: dict[str, Any]) -> dict[str, Any]:
