@@ -230,13 +230,26 @@ static const crn_node *constant_list(crn_forms *p, const json_t *value) {
   return crn_nodes_all(r, &items);
 }
 
+// The shortest form that reads back as the same number: 0.1, not 0.10000000000000001. NULL without memory.
+static char *number_text(const json_t *value) {
+  enum { SURE = 15, ALL = 17 };
+  for (size_t digits = SURE;; digits++) {
+    char *written = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
+    json_t *read = written ? json_loads(written, JSON_DECODE_ANY, NULL) : NULL;
+    const bool is_same = read && json_equal(read, value);
+    json_decref(read);
+    if (is_same || !written || digits == ALL) return written;
+    free(written);
+  }
+}
+
 const crn_node *crn_form_constant(crn_forms *p, const json_t *value) {
   crn_rules *r = p->rules;
   if (json_is_string(value)) return crn_form_quoted(r, json_string_value(value), json_string_length(value));
   if (json_is_object(value) || json_is_array(value)) return constant_list(p, value);
   if (json_is_boolean(value) || json_is_null(value))
     return crn_form_word(r, json_is_null(value) ? "null" : json_is_true(value) ? "true" : "false");
-  char *written = json_dumps(value, JSON_ENCODE_ANY);
+  char *written = number_text(value);
   if (!written) return crn_rules_fail(r, CRN_FAIL(OUT_OF_MEMORY, "no memory for a value of a schema"));
   const crn_node *node = text(r, written);
   free(written);

@@ -47,7 +47,8 @@ static void read_source(crn_rules *rules, const cairn_grammar_source *source, co
       return;
     case CAIRN_GRAMMAR_REGEX: {
       int32_t start = crn_rule_new(rules);
-      crn_rule_set(rules, start, crn_regex_read(rules, text, source->text_bytes, "regular expression", true));
+      const crn_node *pattern = crn_regex_read(rules, text, source->text_bytes, "regular expression", true);
+      crn_rule_set(rules, start, crn_language_single(rules, pattern, true));
       return;
     }
     case CAIRN_GRAMMAR_EBNF:

@@ -1,4 +1,6 @@
 // Grammars of every kind over a small byte-level vocabulary: what they take and refuse, masks against trying every token, the way back.
+#include <regex.h>
+
 #include "text/tokenizer/test_support.h"
 
 #include "base/alloc.h"
@@ -425,6 +427,46 @@ static void test_repetitions_of_repetitions(void **state) {
   }
 }
 
+static void check_pattern(const fixture *f, const char *pattern) {
+  char whole[96], schema[160];
+  regex_t reference;
+  snprintf(whole, sizeof whole, "^(%s)$", pattern);
+  snprintf(schema, sizeof schema, "{\"type\":\"string\",\"pattern\":\"^(%s)$\"}", pattern);
+  assert_int_equal(regcomp(&reference, whole, REG_EXTENDED | REG_NOSUB), 0);
+  for (int n = 0; n <= 5; n++) {
+    int count = 1;
+    for (int i = 0; i < n; i++) count *= 3;
+    for (int number = 0; number < count; number++) {
+      char text[8] = {0}, quoted[16];
+      for (int i = 0, rest = number; i < n; i++, rest /= 3) text[i] = "abc"[rest % 3];
+      snprintf(quoted, sizeof quoted, "\"%s\"", text);
+      const bool expected = regexec(&reference, text, 0, NULL, 0) == 0;
+      if (takes_whole(f, "regex", pattern, text) != expected) fail_msg("%s: '%s'", pattern, text);
+      if (takes_whole(f, "schema", schema, quoted) != expected) fail_msg("%s: %s", schema, quoted);
+    }
+  }
+  regfree(&reference);
+}
+
+// Loops within loops over the same characters: the texts are those of another reader of patterns, and long ones do not take ever longer
+// (they took minutes).
+static void test_loops_in_loops(void **state) {
+  static const char *const patterns[] = {"(a+b*)+c",  "((a|b)*c?)*ab", "(a*(b|(ca){0,2})*)+c",
+                                         "((a*)*b)*", "(a|b+)*(ab*)*", "((ab|a)(b*))*c{2}"};
+  const fixture *f = *state;
+  need_library();
+  for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) check_pattern(f, patterns[i]);
+  enum { LONG = 3000 };
+  char *text = malloc(LONG + 2);
+  assert_non_null(text);
+  for (int i = 0; i < LONG; i++) text[i] = i % 7 ? 'a' : 'b';
+  strcpy(text + LONG, "c");
+  assert_true(takes_whole(f, "regex", "(.*\\n*)*c", text));
+  assert_true(takes_whole(f, "regex", "(.+\\s*)+c", text));
+  assert_true(takes_whole(f, "regex", "(a*b*)*c", text));
+  free(text);
+}
+
 // 5,000 rules, each the next one.
 static void test_long_chain(void **state) {
   const fixture *f = *state;
@@ -537,6 +579,7 @@ int main(void) {
       cmocka_unit_test(test_limits),
       cmocka_unit_test(test_memory_of_repetitions),
       cmocka_unit_test(test_repetitions_of_repetitions),
+      cmocka_unit_test(test_loops_in_loops),
       cmocka_unit_test(test_long_chain),
       cmocka_unit_test(test_failing_memory),
   };

@@ -2,9 +2,10 @@
 // become automata over characters, which are walked together; the walk is written as rules, one for each state.
 #include <string.h>
 
+#include "text/grammar/readers.h"
 #include "text/grammar/schema.h"
 
-enum { MAX_PLACES = 4000, MAX_STATES = 3000, MAX_CLASSES = 400, MAX_LANGUAGES = 24, LONG = 256 };
+enum { MAX_PLACES = 4000, MAX_STATES = 3000, MAX_SINGLE_STATES = 400, MAX_CLASSES = 400, MAX_LANGUAGES = 24, LONG = 256 };
 
 // --- lengths ------------------------------------------------------------------------------------------------------------------
 
@@ -71,6 +72,8 @@ typedef struct walk {
   size_t n_words;  ///< of a state: a bit for each place of each language, and the length
   int64_t min, max;
   CRN_VEC(uint64_t *) states;
+  size_t most_states;
+  bool is_plain;  ///< the rules are for the characters themselves, not for how JSON writes them
   const char *failure;
 } walk;
 
@@ -209,7 +212,7 @@ static int32_t number_of(walk *w, uint64_t *state) {
   for (size_t i = 0; i < w->states.size; i++) {
     if (!memcmp(w->states.items[i], state, w->n_words * sizeof *state)) return (int32_t)i;
   }
-  if (w->states.size >= MAX_STATES) {
+  if (w->states.size >= w->most_states) {
     w->failure = "patterns, lengths and exceptions together are too large";
     return -1;
   }
@@ -275,7 +278,8 @@ static const crn_node *state_node(walk *w, size_t at, int32_t first_rule) {
       targets[k] = -1;
     }
     const crn_node *next = crn_node_rule(r, first_rule + target);
-    crn_nodes_add(r, &choices, CRN_ALL(r, crn_form_written_set(r, crn_set_make(r, ranges, n)), next));
+    const crn_set set = crn_set_make(r, ranges, n);
+    crn_nodes_add(r, &choices, CRN_ALL(r, w->is_plain ? crn_node_set(r, set) : crn_form_written_set(r, set), next));
   }
   return crn_nodes_any(r, &choices);
 }
@@ -324,6 +328,7 @@ static const crn_node *combine(crn_rules *r, const crn_node *const *with, size_t
   w->rules = r;
   w->min = min;
   w->max = max;
+  w->most_states = MAX_STATES;
   w->n_words = 1;
   for (size_t i = 0; i < n_with && !w->failure; i++) add_language(w, with[i], false);
   // Words and patterns that are left out are one language: what is in none of them.
@@ -346,6 +351,7 @@ bool crn_language_has(crn_rules *r, const crn_node *node, const char *text, size
   }
   w->rules = r;
   w->max = -1;
+  w->most_states = MAX_STATES;
   w->n_words = 1;
   add_language(w, node, false);
   uint64_t *from = w->failure ? NULL : new_state(w), *to = w->failure ? NULL : new_state(w);
@@ -366,6 +372,60 @@ bool crn_language_has(crn_rules *r, const crn_node *node, const char *text, size
   return is_in && !crn_rules_failed(r);
 }
 
+// --- single patterns -----------------------------------------------------------------------------------------------------------
+
+// Whether there is a loop without end in a pattern, or in something that is repeated.
+static bool has_loop(const crn_node *node, bool is_repeated, bool *out_is_known) {
+  bool found = false;
+  switch (node->kind) {
+    case CRN_NODE_REPEAT:
+      found = is_repeated && node->max < 0;
+      return has_loop(node->items[0], is_repeated || node->max != 1, out_is_known) || found;
+    case CRN_NODE_ALL:
+    case CRN_NODE_ANY:
+      for (size_t i = 0; i < node->n; i++) found = has_loop(node->items[i], is_repeated, out_is_known) || found;
+      return found;
+    case CRN_NODE_EMPTY:
+    case CRN_NODE_NEVER:
+    case CRN_NODE_SET:
+    case CRN_NODE_TEXT:
+      return false;
+    default:
+      *out_is_known = false;
+      return false;
+  }
+}
+
+// The pattern as states; NULL when there are too many of them, which leaves no rules behind.
+static const crn_node *as_states(crn_rules *r, const crn_node *node, bool is_plain) {
+  const size_t n_rules = r->bodies.size;
+  walk *w;
+  cairn_status status = crn_alloc_zero(r->allocator, sizeof *w, &w);
+  if (status != CAIRN_OK) return crn_rules_fail(r, status);
+  w->rules = r;
+  w->max = -1;
+  w->most_states = MAX_SINGLE_STATES;
+  w->is_plain = is_plain;
+  w->n_words = 1;
+  add_language(w, node, false);
+  if (!w->failure) find_classes(w);
+  const crn_node *result = w->failure || crn_rules_failed(r) ? NULL : walk_all(w);
+  if (w->failure) result = NULL;
+  if (!result) r->bodies.size = n_rules;
+  close_walk(w);
+  return result;
+}
+
+const crn_node *crn_language_single(crn_rules *r, const crn_node *node, bool is_plain) {
+  bool is_known = true;
+  if (crn_rules_failed(r)) return crn_node_empty();
+  if (has_loop(node, false, &is_known) && is_known) {
+    const crn_node *states = as_states(r, node, is_plain);
+    if (states || crn_rules_failed(r)) return states ? states : crn_node_empty();
+  }
+  return is_plain ? node : crn_form_written(r, node);
+}
+
 // A pattern that is one repeated character takes lengths into its own count.
 static const crn_node *fit(crn_rules *r, const crn_node *node, int64_t min, int64_t max) {
   int64_t least, most;
@@ -381,7 +441,7 @@ const crn_node *crn_language_node(crn_rules *r, const crn_node *const *with, siz
   if (crn_rules_failed(r)) return crn_node_empty();
   if (n_with == 1 && !n_without) {
     const crn_node *node = fit(r, with[0], min, max);
-    if (node) return crn_form_written(r, node);
+    if (node) return crn_language_single(r, node, false);
   }
   // Each length is a state of its own. A smaller bound than the one asked for only leaves long texts out.
   if (max > LONG && max > min) max = min > LONG ? min : LONG;

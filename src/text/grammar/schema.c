@@ -243,6 +243,27 @@ static bool has_term(const crn_terms *t, const json_t *schema) {
   return false;
 }
 
+static bool is_names(const json_t *value) {
+  size_t i;
+  const json_t *name;
+  if (!json_is_array(value)) return false;
+  json_array_foreach(value, i, name) {
+    if (!json_is_string(name)) return false;
+  }
+  return true;
+}
+
+// Keywords whose values other places only look through: what is none would be taken for nothing.
+static void check_names(crn_schema *s, const json_t *schema) {
+  const json_t *required = json_object_get(schema, "required"), *dependent = json_object_get(schema, "dependentRequired"), *names;
+  const char *property;
+  if (required && !is_names(required)) CRN_SCHEMA_BROKEN(s, schema, "required", "a list of names expected");
+  if (dependent && !json_is_object(dependent)) CRN_SCHEMA_BROKEN(s, schema, "dependentRequired", "an object expected");
+  json_object_foreach((json_t *)dependent, property, names) {
+    if (!is_names(names)) CRN_SCHEMA_BROKEN(s, schema, "dependentRequired", "lists of names expected");
+  }
+}
+
 // Adds a schema that was not there before. False when nothing can satisfy it.
 static bool add_schema(crn_schema *s, crn_terms *out, crn_term term) {
   const json_t *schema = term.schema;
@@ -256,6 +277,7 @@ static bool add_schema(crn_schema *s, crn_terms *out, crn_term term) {
     CRN_SCHEMA_UNSUPPORTED(s, schema, "", "more than 400 schemas for one value");
     return true;
   }
+  check_names(s, schema);
   crn_terms_add(s, out, term);
   return true;
 }
