@@ -3,6 +3,7 @@
 #define CRN_SPECIALIZE_PASSES_H
 
 #include "backend/cpu/fused/conv.h"
+#include "backend/cpu/kernels/rows/rows.h"
 #include "specialize/plan.h"
 #include "specialize/weights.h"
 
@@ -64,6 +65,8 @@ bool crn_match_padding(const crn_plan *plan, const crn_plan_index *index, uint32
                        double *out_value);
 /// NONE when the step is no activation that fused steps know.
 crn_activation crn_match_activation(const crn_step *step);
+/// Whether the step does to its operand what a gate does to one half of its input.
+bool crn_match_gate(const crn_step *step, crn_gate *out_gate);
 /// How the kernels are to work for a precision.
 crn_linear_mode crn_linear_mode_of(cairn_precision precision);
 /// Rounding scales to f16 is only allowed where the precision rounds anyway.

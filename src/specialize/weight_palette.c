@@ -3,14 +3,13 @@
 // palette of single weights again.
 #include <math.h>
 
+#include "specialize/match.h"
 #include "specialize/weights.h"
 #include "tensor/half.h"
 
 enum { TILE = CRN_LINEAR_TILE, GROUP = CRN_LINEAR_GROUP };
 
 // --- finding ------------------------------------------------------------------------------------------------------------------
-
-static bool is_number(cairn_dtype t) { return t == CAIRN_F16 || t == CAIRN_BF16 || t == CAIRN_F32; }
 
 static bool all_zero(const crn_tensor *t) {
   bool is_zero = !t->packed;
@@ -56,7 +55,7 @@ static bool find_factors(const crn_plan *p, const crn_step *s, crn_weight_source
   const crn_tensor *scale = crn_constant_of(p, s->in[1]), *offset1 = crn_constant_of(p, s->in[2]), *offset2 = crn_constant_of(p, s->in[3]);
   if (!scale || !offset1 || !offset2 || scale->packed || scale->rank != w->data.rank || !crn_dtype_is_float(scale->dtype)) return false;
   if (!all_zero(offset1) || !all_zero(offset2) || !all_finite(scale)) return false;
-  if (is_number(scale->dtype) && scale->dtype != scaled) return false;
+  if (crn_is_small_float(scale->dtype) && scale->dtype != scaled) return false;
   // One rounding is left to the kernels: they multiply in f32.
   if (scaled != w->dtype && scaled != CAIRN_F32) return false;
   for (int d = 0; d < scale->rank; d++) {
@@ -113,11 +112,12 @@ bool crn_weight_palette_find(const crn_plan *p, const crn_palette_steps *steps, 
   w->dtype = steps->dtype;
   w->data = *codes;
   w->lut = *table;
-  if (!is_number(w->dtype) || !find_vector(p, lut, w)) return false;
+  if (!crn_is_small_float(w->dtype) || !find_vector(p, lut, w)) return false;
   int64_t entries = w->vector << crn_dtype_bits(codes->dtype);
   while (w->code_bits < 31 && (int64_t)1 << w->code_bits < entries) w->code_bits++;
   // Bytes of bytes are better served as such.
-  return w->code_bits <= 8 && (is_number(table->dtype) || (crn_dtype_bits(table->dtype) == 8 && w->code_bits <= 4)) && all_finite(table);
+  return w->code_bits <= 8 && (crn_is_small_float(table->dtype) || (crn_dtype_bits(table->dtype) == 8 && w->code_bits <= 4)) &&
+         all_finite(table);
 }
 
 bool crn_weight_palette_finish(const crn_plan *p, const crn_step *scaling, crn_weight_source *w) {

@@ -37,9 +37,10 @@ class ChatTemplate(_native.ChatTemplate):
 class TokenStream:
     """The tokens of a generation that goes on, one after another.
 
-    The model runs on a thread of its own. ``close()``, leaving a ``with`` block, or dropping the stream (as leaving a loop over
-    it does) ends it, and waits for that: the model is free for the next call then. So does an exception while the stream waits for a token, Ctrl-C among them. ``result`` is the whole
-    :class:`Generation` once the stream is exhausted or closed.
+    The model runs on a thread of its own. ``close()``, leaving a ``with`` block, or dropping the stream (as leaving a loop
+    over it does) ends it, and waits for that: the model is free for the next call then. So does an exception while the
+    stream waits for a token, Ctrl-C among them. ``result`` is the whole :class:`Generation` once the stream is exhausted
+    or closed.
     """
 
     def __init__(self, llm: LLM, arguments: dict[str, Any], rows: Rows) -> None:

@@ -50,14 +50,12 @@ static void join_softmax(attention_pass *a, crn_step *s) {
 
 // --- the pattern ------------------------------------------------------------------------------------------------------------
 
-static bool is_small_float(cairn_dtype d) { return d == CAIRN_F32 || d == CAIRN_F16 || d == CAIRN_BF16; }
-
 // The step that makes a slot nobody else reads, seen through casts between float types.
 static crn_step *own_maker(const attention_pass *a, uint32_t slot) {
   const crn_plan *p = a->plan;
   for (;;) {
     crn_step *s = a->index.n_uses[slot] == 1 ? crn_maker_of(p, &a->index, slot) : NULL;
-    if (!s || s->kind != CRN_STEP_KERNEL || s->fused || s->n_out != 1 || !is_small_float(p->slot_types[slot]->dtype)) return NULL;
+    if (!s || s->kind != CRN_STEP_KERNEL || s->fused || s->n_out != 1 || !crn_is_small_float(p->slot_types[slot]->dtype)) return NULL;
     if (s->id != CRN_OP_cast) return s;
     slot = s->in[0];
   }
@@ -112,7 +110,7 @@ static bool find_masked_scores(const attention_pass *a, uint32_t slot, spelled *
     m->mask = s->in[1 - side];
     m->scores = find_scores(a, s->in[side], &m->f.scale);
   }
-  return m->scores && is_small_float(p->slot_types[m->mask]->dtype);
+  return m->scores && crn_is_small_float(p->slot_types[m->mask]->dtype);
 }
 
 // One type everywhere, and ranks the step can bring together.
@@ -120,7 +118,7 @@ static bool types_fit(const attention_pass *a, const spelled *m) {
   const crn_plan *p = a->plan;
   const crn_type *q = p->slot_types[m->scores->in[0]], *k = p->slot_types[m->scores->in[1]], *v = p->slot_types[m->values->in[1]];
   const crn_type *scores = p->slot_types[m->scores->out[0]], *out = p->slot_types[m->values->out[0]];
-  if (q->dtype != k->dtype || q->dtype != v->dtype || q->dtype != out->dtype || !is_small_float(q->dtype)) return false;
+  if (q->dtype != k->dtype || q->dtype != v->dtype || q->dtype != out->dtype || !crn_is_small_float(q->dtype)) return false;
   if (scores->rank != out->rank || out->rank < 2 || out->rank > CAIRN_MAX_RANK - 2 || v->rank > out->rank) return false;
   if (m->f.mask == CRN_FUSED_NO_MASK) return true;
   const crn_type *mask = p->slot_types[m->mask];

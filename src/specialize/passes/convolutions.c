@@ -195,6 +195,25 @@ crn_activation crn_match_activation(const crn_step *s) {
                                                 : CRN_ACTIVATION_NONE;
 }
 
+bool crn_match_gate(const crn_step *s, crn_gate *out) {
+  switch (crn_match_activation(s)) {
+    case CRN_ACTIVATION_SILU:
+      *out = CRN_GATE_SILU;
+      return true;
+    case CRN_ACTIVATION_GELU:
+      *out = CRN_GATE_GELU;
+      return true;
+    case CRN_ACTIVATION_GELU_TANH:
+      *out = CRN_GATE_GELU_TANH;
+      return true;
+    case CRN_ACTIVATION_GELU_SIGMOID:
+      *out = CRN_GATE_GELU_SIGMOID;
+      return true;
+    default:
+      return false;
+  }
+}
+
 static cairn_status take_next(const conv_pass *c, taken *t, bool *out_done) {
   const crn_plan *p = c->plan;
   uint32_t made = p->steps[t->at].out[0], next = c->read_by[made];

@@ -36,8 +36,6 @@ typedef struct experts_pass {
 
 static const crn_type *type_of(const experts_pass *e, uint32_t slot) { return e->plan->slot_types[slot]; }
 
-static bool is_small_float(cairn_dtype d) { return d == CAIRN_F16 || d == CAIRN_BF16 || d == CAIRN_F32; }
-
 // --- which products -----------------------------------------------------------------------------------------------------------
 
 // What the kernel would decline at run time, for which the body would have to stay.
@@ -63,7 +61,7 @@ static bool is_candidate(const crn_plan *p, const crn_plan_index *x, uint32_t i)
   for (int d = 0; d < rhs->rank; d++) {
     if (rhs->dims[d] < 0) return false;
   }
-  return ranks_fit(p, s) && is_small_float(out->dtype);
+  return ranks_fit(p, s) && crn_is_small_float(out->dtype);
 }
 
 static void find_products(experts_pass *e) {
@@ -135,25 +133,6 @@ static cairn_status make_step(experts_pass *e, uint32_t at, uint32_t from, const
 
 // --- gate ---------------------------------------------------------------------------------------------------------------------
 
-static bool find_gate(const crn_step *s, crn_gate *out) {
-  switch (crn_match_activation(s)) {
-    case CRN_ACTIVATION_SILU:
-      *out = CRN_GATE_SILU;
-      return true;
-    case CRN_ACTIVATION_GELU:
-      *out = CRN_GATE_GELU;
-      return true;
-    case CRN_ACTIVATION_GELU_TANH:
-      *out = CRN_GATE_GELU_TANH;
-      return true;
-    case CRN_ACTIVATION_GELU_SIGMOID:
-      *out = CRN_GATE_GELU_SIGMOID;
-      return true;
-    default:
-      return false;
-  }
-}
-
 // Two products of the same rows with matrices chosen alike.
 static bool may_pair(const experts_pass *e, uint32_t gate, uint32_t up) {
   const crn_step *s = &e->plan->steps[gate], *t = &e->plan->steps[up];
@@ -178,7 +157,7 @@ static cairn_status fuse_gate(experts_pass *e, uint32_t at) {
     uint32_t activation = e->index.made_by[s->in[side]], up = own_product(e, s->in[1 - side]);
     crn_gate kind;
     if (activation == CRN_NO_STEP || up == CRN_NO_STEP || e->index.n_uses[s->in[side]] != 1) continue;
-    if (!find_gate(&e->plan->steps[activation], &kind)) continue;
+    if (!crn_match_gate(&e->plan->steps[activation], &kind)) continue;
     uint32_t gate = own_product(e, e->plan->steps[activation].in[0]);
     if (gate == CRN_NO_STEP || !may_pair(e, gate, up)) continue;
     drop_product(e, up, true);
@@ -230,7 +209,7 @@ static bool find_rows(const experts_pass *e, uint32_t slot, int64_t n, weighted_
     const crn_step *s = &e->plan->steps[i];
     if (crn_step_is(s, CRN_OP_cast)) {
       // Nothing is rounded but the products and what they are multiplied to.
-      if (has_cast || t->dtype != CAIRN_F32 || !is_small_float(type_of(e, s->in[0])->dtype)) return false;
+      if (has_cast || t->dtype != CAIRN_F32 || !crn_is_small_float(type_of(e, s->in[0])->dtype)) return false;
       has_cast = true;
     } else if (!crn_step_is(s, CRN_OP_reshape) && !crn_step_is(s, CRN_OP_expand_dims) && !crn_step_is(s, CRN_OP_shrink_dims)) {
       return false;
@@ -265,7 +244,8 @@ static bool match_sum(const experts_pass *e, uint32_t at, weighted_sum *w) {
   if (!crn_step_is(s, CRN_OP_reduce_sum) || !crn_match_integers(e->plan, s->in[1], 1, &axis, &n) || n != 1) return false;
   const crn_type *x = type_of(e, s->in[0]), *out = type_of(e, s->out[0]);
   const int rank = x->rank;
-  if (rank < 3 || out->rank != rank || (axis != rank - 2 && axis != -2) || !is_small_float(x->dtype) || x->dims[rank - 2] < 1) return false;
+  if (rank < 3 || out->rank != rank || (axis != rank - 2 && axis != -2) || !crn_is_small_float(x->dtype) || x->dims[rank - 2] < 1)
+    return false;
   const crn_step *mul = crn_match_own(e->plan, &e->index, s->in[0], CRN_OP_broadcasting_mul, CRN_OP_mul);
   *w = (weighted_sum){.last = at, .sum = {.n = x->dims[rank - 2], .dtype = x->dtype, .keeps_axis = true}};
   return mul && add_inner(w, (uint32_t)(mul - e->plan->steps)) && match_weighting(e, mul, w);
@@ -296,7 +276,7 @@ static void take_what_follows(const experts_pass *e, weighted_sum *w) {
     next = next_of(e, w);
   }
   if (crn_step_is(next, CRN_OP_cast)) {
-    if (!is_small_float(type_of(e, next->out[0])->dtype) || !go_on(e, next, w)) return;
+    if (!crn_is_small_float(type_of(e, next->out[0])->dtype) || !go_on(e, next, w)) return;
     next = next_of(e, w);
   }
   if (!crn_step_is(next, CRN_OP_broadcasting_add) && !crn_step_is(next, CRN_OP_add)) return;

@@ -197,8 +197,6 @@ static bool find_softmax(const head_pass *a, found_heads *m) {
   return false;
 }
 
-static bool is_small_float(cairn_dtype d) { return d == CAIRN_F32 || d == CAIRN_F16 || d == CAIRN_BF16; }
-
 static bool find_heads(const head_pass *a, uint32_t i, found_heads *m) {
   const crn_plan *p = a->plan;
   const crn_step *s = &p->steps[i];
@@ -206,7 +204,7 @@ static bool find_heads(const head_pass *a, uint32_t i, found_heads *m) {
   if (a->index.is_inner[i] || !crn_step_is(s, CRN_OP_concat) || s->n_in < 2) return false;
   const crn_type *type = p->slot_types[s->out[0]];
   m->f.heads = s->n_in - 1;
-  if (!is_small_float(type->dtype) || !find_axis(a, s, &m->f.out_feature)) return false;
+  if (!crn_is_small_float(type->dtype) || !find_axis(a, s, &m->f.out_feature)) return false;
   uint32_t h = 0;
   while (h < m->f.heads && find_values(a, s, h, m)) h++;
   if (h < m->f.heads || !find_softmax(a, m)) return false;

@@ -43,8 +43,6 @@ crn_linear_mode crn_linear_mode_of(cairn_precision precision) {
 
 // --- which products -----------------------------------------------------------------------------------------------------------
 
-static bool is_kernel(const crn_step *s, crn_op_id id) { return s->kind == CRN_STEP_KERNEL && !s->fused && s->id == id; }
-
 // The product must run over the whole left operand: nothing of the matrix but its two dimensions.
 static bool has_plain_shape(const crn_plan *p, const crn_step *s) {
   const crn_type *x = p->slot_types[s->in[0]], *w = p->slot_types[s->in[1]], *out = p->slot_types[s->out[0]];
@@ -52,7 +50,7 @@ static bool has_plain_shape(const crn_plan *p, const crn_step *s) {
   for (int d = 0; d < w->rank - 2; d++) {
     if (w->dims[d] != 1) return false;
   }
-  return x->dtype == w->dtype && out->dtype == x->dtype && (x->dtype == CAIRN_F16 || x->dtype == CAIRN_BF16 || x->dtype == CAIRN_F32);
+  return x->dtype == w->dtype && out->dtype == x->dtype && crn_is_small_float(x->dtype);
 }
 
 bool crn_weight_is_precise_enough(const crn_specialization *options, const crn_weight_source *source) {
@@ -62,7 +60,7 @@ bool crn_weight_is_precise_enough(const crn_specialization *options, const crn_w
 // A convolution over single elements is a product whose rows lie along any dimension but the second. Only lists of rows are
 // taken (one dimension besides), not images: what comes next to those wants their layout.
 static bool is_pointwise(const crn_plan *p, const crn_step *s) {
-  if (!is_kernel(s, CRN_OP_conv2d) && !is_kernel(s, CRN_OP_conv3d)) return false;
+  if (!crn_step_is(s, CRN_OP_conv2d) && !crn_step_is(s, CRN_OP_conv3d)) return false;
   const crn_type *x = p->slot_types[s->in[0]], *w = p->slot_types[s->in[1]], *out = p->slot_types[s->out[0]];
   const crn_tensor *strides = crn_constant_of(p, s->in[2]), *groups = crn_constant_of(p, s->in[4]);
   int n_long = 0;
@@ -76,7 +74,7 @@ static bool is_pointwise(const crn_plan *p, const crn_step *s) {
     if (d >= 2 && w->dims[d] != 1) return false;
     n_long += d != 1 && x->dims[d] != 1;
   }
-  return n_long <= 1 && (x->dtype == CAIRN_F16 || x->dtype == CAIRN_BF16 || x->dtype == CAIRN_F32);
+  return n_long <= 1 && crn_is_small_float(x->dtype);
 }
 
 static void find_pointwise(linear_pass *l, uint32_t i) {
@@ -95,7 +93,7 @@ static void find_products(linear_pass *l) {
     candidate *c = &l->candidates[i];
     c->row_axis = -1;
     find_pointwise(l, i);
-    if (l->index.is_inner[i] || !(is_kernel(s, CRN_OP_broadcasting_batch_matmul) || is_kernel(s, CRN_OP_batch_matmul))) continue;
+    if (l->index.is_inner[i] || !(crn_step_is(s, CRN_OP_broadcasting_batch_matmul) || crn_step_is(s, CRN_OP_batch_matmul))) continue;
     int rank = p->slot_types[s->in[1]]->rank;
     c->axis = c->in_axis = p->slot_types[s->in[0]]->rank - 1;
     c->is_product = has_plain_shape(p, s) &&
@@ -163,7 +161,7 @@ static bool is_bias(const linear_pass *l, uint32_t slot, int64_t n, int axis, in
   const crn_tensor *t = crn_constant_of(l->plan, slot);
   if (!t || t->packed || t->rank > out_rank || aligned_axis(t, axis, out_rank) < 0) return false;
   if (t->dims[aligned_axis(t, axis, out_rank)] != n || crn_tensor_count(t) != n) return false;
-  return t->dtype == CAIRN_F16 || t->dtype == CAIRN_BF16 || t->dtype == CAIRN_F32;
+  return crn_is_small_float(t->dtype);
 }
 
 static cairn_status copy_bias(linear_pass *l, uint32_t slot, int axis, int out_rank, const float **out) {
@@ -202,20 +200,9 @@ static bool may_pair(const linear_pass *l, uint32_t gate, uint32_t up) {
   return l->candidates[gate].axis == l->candidates[up].axis && a->n == b->n && a->k == b->k && crn_weight_sources_match(a, b);
 }
 
-// What a gate does to its half, when the step is such an op.
-static bool find_gate(const crn_step *s, crn_gate *out) {
-  if (is_kernel(s, CRN_OP_silu)) {
-    *out = CRN_GATE_SILU;
-    return true;
-  }
-  if (!is_kernel(s, CRN_OP_gelu)) return false;
-  *out = s->op->attr.mode == CRN_GELU_NONE ? CRN_GATE_GELU : s->op->attr.mode == CRN_GELU_TANH ? CRN_GATE_GELU_TANH : CRN_GATE_GELU_SIGMOID;
-  return true;
-}
-
 static cairn_status make_gate(linear_pass *l, uint32_t at, uint32_t from, uint32_t activation, const crn_weight_source *up) {
   crn_gate gate = CRN_GATE_SILU;
-  find_gate(&l->plan->steps[activation], &gate);
+  crn_match_gate(&l->plan->steps[activation], &gate);
   l->is_dropped[activation] = true;
   CRN_TRY(make_linear(l, at, from, CRN_LINEAR_GATED, "linear+gate"));
   l->candidates[at].up = up;
@@ -229,7 +216,7 @@ static cairn_status fuse_gate(linear_pass *l, uint32_t at) {
   for (int side = 0; side < 2; side++) {
     uint32_t activation = l->index.made_by[s->in[side]], up = own_product(l, s->in[1 - side]);
     if (activation == CRN_NO_STEP || up == CRN_NO_STEP || l->index.n_uses[s->in[side]] != 1) continue;
-    if (!find_gate(&l->plan->steps[activation], &kind)) continue;
+    if (!crn_match_gate(&l->plan->steps[activation], &kind)) continue;
     uint32_t gate = own_product(l, l->plan->steps[activation].in[0]);
     if (gate == CRN_NO_STEP || gate == up || !may_pair(l, gate, up)) continue;
     l->candidates[up].is_taken = l->is_dropped[up] = true;
@@ -242,7 +229,7 @@ static cairn_status fuse_gate(linear_pass *l, uint32_t at) {
 static uint32_t split_product(const linear_pass *l, const crn_step *split) {
   int64_t sizes[2];
   int n;
-  if (!is_kernel(split, CRN_OP_split) || split->n_out != 2 || !crn_match_integers(l->plan, split->in[1], 2, sizes, &n) || n != 2)
+  if (!crn_step_is(split, CRN_OP_split) || split->n_out != 2 || !crn_match_integers(l->plan, split->in[1], 2, sizes, &n) || n != 2)
     return CRN_NO_STEP;
   uint32_t from = own_product(l, split->in[0]);
   int rank = l->plan->slot_types[split->in[0]]->rank;
@@ -259,7 +246,7 @@ static cairn_status fuse_split_gate(linear_pass *l, uint32_t at) {
     if (activation == CRN_NO_STEP || split == CRN_NO_STEP || l->index.n_uses[s->in[side]] != 1 || l->index.n_uses[s->in[1 - side]] != 1)
       continue;
     const crn_step *gate = &l->plan->steps[activation], *halves = &l->plan->steps[split];
-    if (!find_gate(gate, &kind) || l->index.made_by[gate->in[0]] != split || l->index.n_uses[gate->in[0]] != 1) continue;
+    if (!crn_match_gate(gate, &kind) || l->index.made_by[gate->in[0]] != split || l->index.n_uses[gate->in[0]] != 1) continue;
     uint32_t from = split_product(l, halves);
     if (from == CRN_NO_STEP || gate->in[0] == s->in[1 - side]) continue;
     bool is_first = gate->in[0] == halves->out[0];
@@ -373,7 +360,7 @@ typedef cairn_status (*fuse_fn)(linear_pass *l, uint32_t at);
 
 static cairn_status for_each(linear_pass *l, crn_op_id id, fuse_fn fuse) {
   for (uint32_t i = 0; i < l->plan->n_steps; i++) {
-    if (!l->index.is_inner[i] && is_kernel(&l->plan->steps[i], id)) CRN_TRY(fuse(l, i));
+    if (!l->index.is_inner[i] && crn_step_is(&l->plan->steps[i], id)) CRN_TRY(fuse(l, i));
   }
   return CAIRN_OK;
 }

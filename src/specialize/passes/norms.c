@@ -23,8 +23,6 @@ static bool same_shape(const crn_plan *p, uint32_t a, uint32_t b) {
   return true;
 }
 
-static bool is_small_float(cairn_dtype d) { return d == CAIRN_F32 || d == CAIRN_F16 || d == CAIRN_BF16; }
-
 // --- silu -------------------------------------------------------------------------------------------------------------------
 
 static void join_silu(norms_pass *n, crn_step *s) {
@@ -32,7 +30,7 @@ static void join_silu(norms_pass *n, crn_step *s) {
   for (int side = 0; side < 2; side++) {
     uint32_t x = s->in[1 - side];
     const crn_step *sigmoid = crn_match_own(p, &n->index, s->in[side], CRN_OP_sigmoid, CRN_OP_sigmoid);
-    if (!sigmoid || sigmoid->in[0] != x || !same_shape(p, x, s->out[0]) || !is_small_float(p->slot_types[x]->dtype)) continue;
+    if (!sigmoid || sigmoid->in[0] != x || !same_shape(p, x, s->out[0]) || !crn_is_small_float(p->slot_types[x]->dtype)) continue;
     s->in[0] = x;
     s->n_in = 1;
     s->id = CRN_OP_silu;
@@ -142,7 +140,7 @@ static cairn_status join_norm(norms_pass *n, crn_step *s) {
   uint32_t x;
   double eps;
   const crn_type *type = p->slot_types[s->out[0]];
-  if (!is_small_float(type->dtype) || type->rank < 1 || type->dims[type->rank - 1] < 1) return CAIRN_OK;
+  if (!crn_is_small_float(type->dtype) || type->rank < 1 || type->dims[type->rank - 1] < 1) return CAIRN_OK;
   // The scale first: the product in front of it is then part of the norm.
   for (int side = 0; side < 2; side++) {
     uint32_t inner = s->in[side], scale = s->in[1 - side];
@@ -157,7 +155,7 @@ static cairn_status join_plain_norm(norms_pass *n, crn_step *s) {
   uint32_t x;
   double eps;
   const crn_type *type = n->plan->slot_types[s->out[0]];
-  if (!is_small_float(type->dtype) || type->rank < 1 || type->dims[type->rank - 1] < 1 || !find_normed(n, s, &x, &eps)) return CAIRN_OK;
+  if (!crn_is_small_float(type->dtype) || type->rank < 1 || type->dims[type->rank - 1] < 1 || !find_normed(n, s, &x, &eps)) return CAIRN_OK;
   return make_norm(n, s, x, eps, 0, false);
 }
 

@@ -55,15 +55,13 @@ static cairn_status join_choose(writes_pass *w, crn_step *s, int32_t state) {
   return CAIRN_OK;
 }
 
-static bool is_weight_type(cairn_dtype d) { return d == CAIRN_F32 || d == CAIRN_F16 || d == CAIRN_BF16; }
-
 static cairn_status join_blend(writes_pass *w, crn_step *s, int32_t state) {
   static const bool parameters = true;
   const crn_plan *p = w->plan;
   for (int side = 0; side < 2; side++) {
     const crn_step *kept = crn_match_own(p, &w->index, s->in[side], CRN_OP_broadcasting_mul, CRN_OP_mul);
     const crn_step *taken = crn_match_own(p, &w->index, s->in[1 - side], CRN_OP_broadcasting_mul, CRN_OP_mul);
-    if (!kept || !taken || !is_weight_type(p->slot_types[s->out[0]]->dtype)) continue;
+    if (!kept || !taken || !crn_is_small_float(p->slot_types[s->out[0]]->dtype)) continue;
     for (int k = 0; k < 2; k++) {
       if (!is_old_value(w, kept->in[k], state) || !same_type(w, kept->in[k], s->out[0])) continue;
       // Which factor of the other product is the mask makes no difference to the values, only to what can be left out.

@@ -284,8 +284,11 @@ static const crn_node *state_node(walk *w, size_t at, int32_t first_rule) {
   return crn_nodes_any(r, &choices);
 }
 
+// The rules of all states, of which there are none after a failure.
 static const crn_node *walk_all(walk *w) {
   crn_rules *r = w->rules;
+  if (!w->failure) find_classes(w);
+  if (w->failure || crn_rules_failed(r)) return crn_node_empty();
   uint64_t *start = new_state(w), *at = start;
   for (size_t i = 0; start && i < w->n_languages; i++) {
     enter(&w->languages[i], at, w->languages[i].start);
@@ -300,6 +303,22 @@ static const crn_node *walk_all(walk *w) {
     crn_rule_set(r, first + (int32_t)i, body);
   }
   return crn_rules_failed(r) ? crn_node_empty() : crn_node_rule(r, first);
+}
+
+// A walk through languages still to be added, by at most so many states; NULL after a failure.
+static walk *open_walk(crn_rules *r, size_t most_states, int64_t min, int64_t max) {
+  walk *w;
+  cairn_status status = crn_alloc_zero(r->allocator, sizeof *w, &w);
+  if (status != CAIRN_OK) {
+    crn_rules_fail(r, status);
+    return NULL;
+  }
+  w->rules = r;
+  w->min = min;
+  w->max = max;
+  w->most_states = most_states;
+  w->n_words = 1;
+  return w;
 }
 
 static void close_walk(walk *w) {
@@ -322,37 +341,21 @@ static void add_language(walk *w, const crn_node *node, bool is_without) {
 
 static const crn_node *combine(crn_rules *r, const crn_node *const *with, size_t n_with, const crn_node *const *without, size_t n_without,
                                int64_t min, int64_t max) {
-  walk *w;
-  cairn_status status = crn_alloc_zero(r->allocator, sizeof *w, &w);
-  if (status != CAIRN_OK) return crn_rules_fail(r, status);
-  w->rules = r;
-  w->min = min;
-  w->max = max;
-  w->most_states = MAX_STATES;
-  w->n_words = 1;
+  walk *w = open_walk(r, MAX_STATES, min, max);
+  if (!w) return crn_node_empty();
   for (size_t i = 0; i < n_with && !w->failure; i++) add_language(w, with[i], false);
   // Words and patterns that are left out are one language: what is in none of them.
   if (n_without && !w->failure) add_language(w, crn_node_any(r, without, n_without), true);
-  if (!w->failure) find_classes(w);
-  const crn_node *node = w->failure || crn_rules_failed(r) ? crn_node_empty() : walk_all(w);
+  const crn_node *node = walk_all(w);
   if (w->failure && !crn_rules_failed(r)) crn_rules_fail(r, CRN_FAIL(UNSUPPORTED, "%s", w->failure));
   close_walk(w);
   return crn_rules_failed(r) ? crn_node_empty() : node;
 }
 
 bool crn_language_has(crn_rules *r, const crn_node *node, const char *text, size_t bytes) {
-  walk *w;
   bool is_in = true;
-  if (crn_rules_failed(r)) return false;
-  cairn_status status = crn_alloc_zero(r->allocator, sizeof *w, &w);
-  if (status != CAIRN_OK) {
-    crn_rules_fail(r, status);
-    return false;
-  }
-  w->rules = r;
-  w->max = -1;
-  w->most_states = MAX_STATES;
-  w->n_words = 1;
+  walk *w = crn_rules_failed(r) ? NULL : open_walk(r, MAX_STATES, 0, -1);
+  if (!w) return false;
   add_language(w, node, false);
   uint64_t *from = w->failure ? NULL : new_state(w), *to = w->failure ? NULL : new_state(w);
   if (from && to) enter(&w->languages[0], from, w->languages[0].start);
@@ -374,7 +377,7 @@ bool crn_language_has(crn_rules *r, const crn_node *node, const char *text, size
 
 // --- single patterns -----------------------------------------------------------------------------------------------------------
 
-// Whether there is a loop without end in a pattern, or in something that is repeated.
+// Whether something that is repeated has a loop without end in it; `is_repeated` = the node is in such a thing. Not known of rules.
 static bool has_loop(const crn_node *node, bool is_repeated, bool *out_is_known) {
   bool found = false;
   switch (node->kind) {
@@ -399,19 +402,15 @@ static bool has_loop(const crn_node *node, bool is_repeated, bool *out_is_known)
 // The pattern as states; NULL when there are too many of them, which leaves no rules behind.
 static const crn_node *as_states(crn_rules *r, const crn_node *node, bool is_plain) {
   const size_t n_rules = r->bodies.size;
-  walk *w;
-  cairn_status status = crn_alloc_zero(r->allocator, sizeof *w, &w);
-  if (status != CAIRN_OK) return crn_rules_fail(r, status);
-  w->rules = r;
-  w->max = -1;
-  w->most_states = MAX_SINGLE_STATES;
+  walk *w = open_walk(r, MAX_SINGLE_STATES, 0, -1);
+  if (!w) return NULL;
   w->is_plain = is_plain;
-  w->n_words = 1;
   add_language(w, node, false);
-  if (!w->failure) find_classes(w);
-  const crn_node *result = w->failure || crn_rules_failed(r) ? NULL : walk_all(w);
-  if (w->failure) result = NULL;
-  if (!result) r->bodies.size = n_rules;
+  const crn_node *result = walk_all(w);
+  if (w->failure) {
+    r->bodies.size = n_rules;
+    result = NULL;
+  }
   close_walk(w);
   return result;
 }

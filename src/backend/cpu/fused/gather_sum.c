@@ -52,16 +52,6 @@ static void add_up(const sum_run *r, const float *rows, const float *factors, in
   }
 }
 
-// Element offset of a row of the result in `t`, which has its shape.
-static int64_t row_offset(const crn_tensor *t, int64_t row) {
-  int64_t offset = 0;
-  for (int d = t->rank - 2; d >= 0; d--) {
-    offset += row % t->dims[d] * t->strides[d];
-    row /= t->dims[d];
-  }
-  return offset;
-}
-
 static void sum_rows(void *user, int64_t begin, int64_t end, int worker) {
   const sum_run *r = user;
   const int64_t n = r->f->n, of = r->f->sum.n;
@@ -76,8 +66,9 @@ static void sum_rows(void *user, int64_t begin, int64_t end, int worker) {
         add_up(r, rows, r->factors + row * of, m, values);
       }
       if (r->added) {
-        const int64_t stride = r->added->strides[r->added->rank - 1];
-        const float *more = crn_elements_f32(r->added, row_offset(r->added, row) + at * stride, stride, m, buffer);
+        const int last = r->added->rank - 1;
+        const int64_t stride = r->added->strides[last];
+        const float *more = crn_elements_f32(r->added, crn_row_offset(r->added, last, row) + at * stride, stride, m, buffer);
         r->kernels->add(values, more, values, m);
       }
       crn_elements_put_f32(r->out, row * n + at, m, values);

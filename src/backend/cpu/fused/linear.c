@@ -23,17 +23,6 @@ static int64_t count_rows(const crn_tensor *t, int axis) {
   return rows;
 }
 
-// Element offset of row `row` of a tensor whose dimension `axis` is a row.
-static int64_t row_offset(const crn_tensor *t, int axis, int64_t row) {
-  int64_t offset = 0;
-  for (int d = t->rank - 1; d >= 0; d--) {
-    if (d == axis) continue;
-    offset += row % t->dims[d] * t->strides[d];
-    row /= t->dims[d];
-  }
-  return offset;
-}
-
 // --- inference --------------------------------------------------------------------------------------------------------------
 
 static cairn_status infer_rows_of_added(const crn_infer_args *args, int64_t rows) {
@@ -137,7 +126,7 @@ static void prepare_rows(void *user, int64_t begin, int64_t end, int worker) {
     while (row >= g->first + g->rows) g++;
     const crn_tensor *x = part_of(r, &at)->x;
     int axis = x->rank - 1 - r->f->axis;
-    const float *values = crn_elements_f32(x, row_offset(x, axis, at), x->strides[axis], k, buffer);
+    const float *values = crn_elements_f32(x, crn_row_offset(x, axis, at), x->strides[axis], k, buffer);
     if (r->f->norm) values = norm_row(r, x, values, buffer);
     crn_prepare_row(&g->prepared, row - g->first, values, worker);
   }
@@ -165,7 +154,7 @@ static void put_joined(const crn_fused_linear *f, const crn_tensor *out, int64_t
 }
 
 static int64_t added_offset(const crn_fused_linear *f, const linear_part *p, int64_t row) {
-  return p->added_is_plain ? row * f->n : row_offset(p->added, p->added->rank - 1, row);
+  return p->added_is_plain ? row * f->n : crn_row_offset(p->added, p->added->rank - 1, row);
 }
 
 static void finish_row(const linear_run *r, int64_t row, int64_t unit, int64_t n_units, float *values) {
@@ -342,12 +331,13 @@ static void share_units(linear_run *r, int threads) {
   if (r->has_long_calls) {
     int64_t each = divide_up(r->units, threads);
     r->step = divide_up(each, divide_up(each, MOST_UNITS));
+    // Rows of a power of two would meet in the same sets of the cache.
+    r->ld = MOST_UNITS * UNIT_OUTPUTS + CRN_LINEAR_TILE;
   } else {
     r->step = r->units / (threads * 4);
     r->step = r->step < 1 ? 1 : r->step > MOST_UNITS ? MOST_UNITS : r->step;
+    r->ld = r->step * UNIT_OUTPUTS;
   }
-  // Rows of a power of two would meet in the same sets of the cache.
-  r->ld = (r->has_long_calls ? MOST_UNITS : r->step) * UNIT_OUTPUTS + (r->has_long_calls ? CRN_LINEAR_TILE : 0);
 }
 
 static cairn_status run_groups(const crn_kernel_args *args, const linear_run *groups) {
@@ -478,7 +468,7 @@ cairn_status crn_fused_lookup_run(const crn_kernel_args *args) {
   float *row;
   CRN_TRY(args->scratch->take(args->scratch, ((size_t)k + CRN_LINEAR_GROUP) * sizeof *row, &row));
   for (int64_t i = 0; i < n; i++) {
-    int64_t given = crn_load_i64(index->dtype, crn_tensor_at(index, row_offset(index, index->rank - 1, i))), at;
+    int64_t given = crn_load_i64(index->dtype, crn_tensor_at(index, crn_row_offset(index, index->rank - 1, i))), at;
     if (!crn_gather_index(given, f->weights.n, &at)) return crn_gather_fail(args, given, 0, f->weights.n);
     crn_linear_unpack_row(&f->weights, at, row);
     crn_elements_put_f32(out, i * k, k, row);

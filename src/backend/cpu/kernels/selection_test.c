@@ -19,23 +19,13 @@
 #include "backend/cpu/kernels/tiles/tiles.h"
 #include "base/cpu.h"
 
-static const struct {
-  const char *name;
-  uint64_t bit;
-} g_features[] = {
-#define FEATURE(name, bit, text) {text, CRN_CPU_##name},
-    CRN_CPU_LIST(FEATURE)
-#undef FEATURE
-};
-
 static void the_processor_is_the_one_asked_for(void **state) {
   (void)state;
   char found[256] = "";
-  for (size_t i = 0; i < sizeof g_features / sizeof *g_features; i++) {
-    if (!(crn_cpu_bits() & g_features[i].bit)) continue;
-    if (*found) strcat(found, ",");
-    strcat(found, g_features[i].name);
-  }
+#define FEATURE(name, bit, text) \
+  if (crn_cpu_bits() & CRN_CPU_##name) strcat(strcat(found, *found ? "," : ""), text);
+  CRN_CPU_LIST(FEATURE)
+#undef FEATURE
   print_message("features: %s\n", *found ? found : "none");
   const char *wanted = getenv("CAIRN_TEST_CPU");
   if (wanted) assert_string_equal(found, wanted);

@@ -109,12 +109,8 @@ static void norm_rows(void *user, int64_t begin, int64_t end, int worker) {
 
 // How many rows are worth being taken together: short ones that lie behind one another.
 static int64_t rows_together(const norm *r, int64_t n_rows) {
-  int64_t next = r->length, n = BLOCK_VALUES / r->length;
-  if (r->centered || r->shift || r->x_stride != 1) return 1;
-  for (int d = r->outer - 1; d >= 0; d--) {
-    if (r->x->dims[d] != 1 && r->x->strides[d] != next) return 1;
-    next *= r->x->dims[d];
-  }
+  int64_t n = BLOCK_VALUES / r->length;
+  if (r->centered || r->shift || !crn_tensor_is_contiguous(r->x)) return 1;
   return n < 1 ? 1 : n < n_rows ? n : n_rows;
 }
 

@@ -210,16 +210,6 @@ static cairn_status check_inputs(const rope *r, const crn_tensor *freqs) {
   return CAIRN_OK;
 }
 
-// Whether the elements lie in order without gaps, so that many rows can be read by one call.
-static bool lies_together(const crn_tensor *t) {
-  int64_t next = 1;
-  for (int d = t->rank - 1; d >= 0; d--) {
-    if (t->dims[d] != 1 && t->strides[d] != next) return false;
-    next *= t->dims[d];
-  }
-  return true;
-}
-
 // Strides of a table that broadcasts to [.., sequence, half].
 static cairn_status table_strides(const rope *r, const crn_tensor *table, int64_t *strides) {
   int64_t dims[CAIRN_MAX_RANK];
@@ -253,7 +243,7 @@ cairn_status crn_ref_rope(const crn_kernel_args *args) {
   if (count == 0) return CAIRN_OK;
   if (!r.cos) CRN_TRY(prepare_table(args, &r, freqs));
   r.rows = crn_rows_select();
-  r.is_together = !r.interleaved && lies_together(r.x);
+  r.is_together = !r.interleaved && crn_tensor_is_contiguous(r.x);
   r.block = 2048 / r.length + 1;
   if (r.block > count / r.length) r.block = count / r.length;
   size_t per_worker = (size_t)(r.block * (4 * r.half + r.length) + 4 * r.half) * sizeof(float);

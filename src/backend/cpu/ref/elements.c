@@ -53,6 +53,16 @@ const int64_t *crn_elements_i64(const crn_tensor *t, int64_t offset, int64_t str
   return buffer;
 }
 
+int64_t crn_row_offset(const crn_tensor *t, int axis, int64_t row) {
+  int64_t offset = 0;
+  for (int d = t->rank - 1; d >= 0; d--) {
+    if (d == axis) continue;
+    offset += row % t->dims[d] * t->strides[d];
+    row /= t->dims[d];
+  }
+  return offset;
+}
+
 void crn_elements_put_f32(const crn_tensor *t, int64_t offset, int64_t n, const float *values) {
   if (is_plain_f32(t->dtype)) {
     memmove((float *)t->data + offset, values, (size_t)n * sizeof *values);

@@ -15,6 +15,9 @@ const float *crn_elements_f32(const crn_tensor *t, int64_t offset, int64_t strid
 const double *crn_elements_f64(const crn_tensor *t, int64_t offset, int64_t stride, int64_t n, double *buffer);
 const int64_t *crn_elements_i64(const crn_tensor *t, int64_t offset, int64_t stride, int64_t n, int64_t *buffer);
 
+/// Element offset of row `row` of a tensor whose dimension `axis` is a row: the others are counted in order.
+int64_t crn_row_offset(const crn_tensor *t, int axis, int64_t row);
+
 /// Stores n consecutive elements from element offset `offset` on, rounding to nearest even or wrapping.
 void crn_elements_put_f32(const crn_tensor *t, int64_t offset, int64_t n, const float *values);
 void crn_elements_put_f64(const crn_tensor *t, int64_t offset, int64_t n, const double *values);

@@ -1,6 +1,7 @@
 #include <immintrin.h>
 
 #include "backend/cpu/kernels/convert/convert.h"
+#include "backend/cpu/kernels/narrow_avx512.h"
 
 enum { LANES = 16, NEAREST = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC };
 
@@ -10,13 +11,6 @@ static inline __m256i load16(const uint16_t *p) { return _mm256_loadu_si256((con
 static inline void store16(uint16_t *p, __m256i v) { _mm256_storeu_si256((__m256i *)(void *)p, v); }
 
 static inline __m512 widen_bf16(__m256i v) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16)); }
-
-static inline __m256i narrow_bf16(__m512 v) {
-  __m512i u = _mm512_castps_si512(v), up = _mm512_srli_epi32(u, 16), odd = _mm512_and_si512(up, _mm512_set1_epi32(1));
-  __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
-  __mmask16 is_nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
-  return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(rounded, is_nan, up, _mm512_set1_epi32(0x40)));
-}
 
 void crn_convert_f16_f32__avx512(const uint16_t *source, float *target, int64_t n) {
   int64_t i = 0;
@@ -47,9 +41,9 @@ void crn_convert_bf16_f32__avx512(const uint16_t *source, float *target, int64_t
 
 void crn_convert_f32_bf16__avx512(const float *source, uint16_t *target, int64_t n) {
   int64_t i = 0;
-  for (; i + LANES <= n; i += LANES) store16(target + i, narrow_bf16(_mm512_loadu_ps(source + i)));
+  for (; i + LANES <= n; i += LANES) store16(target + i, crn_narrow_bf16(_mm512_loadu_ps(source + i)));
   if (i < n) {
     __mmask16 m = first(n - i);
-    _mm256_mask_storeu_epi16(target + i, m, narrow_bf16(_mm512_maskz_loadu_ps(m, source + i)));
+    _mm256_mask_storeu_epi16(target + i, m, crn_narrow_bf16(_mm512_maskz_loadu_ps(m, source + i)));
   }
 }

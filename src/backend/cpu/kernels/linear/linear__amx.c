@@ -9,8 +9,9 @@
 
 #include "backend/cpu/kernels/linear/linear.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
-#include "backend/cpu/kernels/linear/linear_narrow_avx512.h"
+#include "backend/cpu/kernels/linear/linear_pairs_avx512bf16.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
+#include "backend/cpu/kernels/narrow_avx512.h"
 
 #define INLINE static inline __attribute__((always_inline))
 // The compiler does not know which memory tile instructions read and write.
@@ -31,14 +32,6 @@ enum {
 // --- weights as bf16 ------------------------------------------------------------------------------------------------------
 
 INLINE __m512 half16(const unsigned char *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
-
-// Two inputs of 16 outputs as pairs, rounded to nearest even.
-INLINE void store_pair(unsigned char *out, __m512 even, __m512 odd) {
-  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3,
-                                         18, 2, 17, 1, 16, 0);
-  __m512i both = (__m512i)_mm512_cvtne2ps_pbh(odd, even);
-  _mm512_store_si512(out, _mm512_permutexvar_epi16(order, both));
-}
 
 // The part of `x` under a mask is quant * 2^shift; the scale takes the power of two out again, exactly.
 INLINE __m512 quants_at(__m512i x, int shift, int bits, __m512 scale, __m512 low) {
@@ -67,25 +60,25 @@ INLINE group_scale scale_of(const unsigned char *block, int group, __m512 zero, 
 INLINE void widen_unit(const unsigned char *block, int unit, group_scale s, unsigned char *out, crn_linear_format f) {
   if (is_4bit(f)) {
     __m512i x = _mm512_load_si512(block + 64 * unit);
-    store_pair(out, quants_at(x, 0, 4, s.scale, s.low), quants_at(x, 8, 4, s.scale, s.low));
-    store_pair(out + 64, quants_at(x, 16, 4, s.scale, s.low), quants_at(x, 24, 4, s.scale, s.low));
-    store_pair(out + 128, quants_at(x, 4, 4, s.scale, s.low), quants_at(x, 12, 4, s.scale, s.low));
-    store_pair(out + 192, quants_at(x, 20, 4, s.scale, s.low), quants_at(x, 28, 4, s.scale, s.low));
+    linear_store_pair(out, quants_at(x, 0, 4, s.scale, s.low), quants_at(x, 8, 4, s.scale, s.low));
+    linear_store_pair(out + 64, quants_at(x, 16, 4, s.scale, s.low), quants_at(x, 24, 4, s.scale, s.low));
+    linear_store_pair(out + 128, quants_at(x, 4, 4, s.scale, s.low), quants_at(x, 12, 4, s.scale, s.low));
+    linear_store_pair(out + 192, quants_at(x, 20, 4, s.scale, s.low), quants_at(x, 28, 4, s.scale, s.low));
   } else if (is_quant(f)) {
 #pragma GCC unroll 2
     for (int j = 0; j < 2; j++, out += 128) {
       __m512i x = _mm512_load_si512(block + 128 * unit + 64 * j);
-      store_pair(out, quants_at(x, 0, 8, s.scale, s.low), quants_at(x, 8, 8, s.scale, s.low));
-      store_pair(out + 64, quants_at(x, 16, 8, s.scale, s.low), quants_at(x, 24, 8, s.scale, s.low));
+      linear_store_pair(out, quants_at(x, 0, 8, s.scale, s.low), quants_at(x, 8, 8, s.scale, s.low));
+      linear_store_pair(out + 64, quants_at(x, 16, 8, s.scale, s.low), quants_at(x, 24, 8, s.scale, s.low));
     }
   } else if (f == CRN_LINEAR_F16) {
     const unsigned char *in = block + 256 * unit;
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) store_pair(out + 64 * i, half16(in + 64 * i), half16(in + 64 * i + 32));
+    for (int i = 0; i < 4; i++) linear_store_pair(out + 64 * i, half16(in + 64 * i), half16(in + 64 * i + 32));
   } else {
     const unsigned char *in = block + 512 * unit;
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) store_pair(out + 64 * i, _mm512_load_ps(in + 128 * i), _mm512_load_ps(in + 128 * i + 64));
+    for (int i = 0; i < 4; i++) linear_store_pair(out + 64 * i, _mm512_load_ps(in + 128 * i), _mm512_load_ps(in + 128 * i + 64));
   }
 }
 
@@ -450,7 +443,7 @@ void crn_linear_prepare_bf16__amx(const float *x, int64_t k, void *out_row) {
     for (int64_t j = 0; j < STEP; j += LANES) {
       const int64_t left = k - i - j;
       const __mmask16 mask = left >= LANES ? 0xffff : left <= 0 ? 0 : (__mmask16)((1u << left) - 1);
-      _mm256_store_si256((__m256i *)(void *)(out + j * 2), linear_narrow(_mm512_maskz_loadu_ps(mask, x + i + j)));
+      _mm256_store_si256((__m256i *)(void *)(out + j * 2), crn_narrow_bf16(_mm512_maskz_loadu_ps(mask, x + i + j)));
     }
   }
 }

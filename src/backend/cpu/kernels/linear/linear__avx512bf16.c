@@ -4,8 +4,8 @@
 #include "backend/cpu/kernels/linear/linear.h"
 #include "backend/cpu/kernels/linear/linear_ahead.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
-#include "backend/cpu/kernels/linear/linear_narrow_avx512.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
+#include "backend/cpu/kernels/narrow_avx512.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -18,7 +18,7 @@ void crn_linear_prepare_bf16__avx512bf16(const float *x, int64_t k, void *out_ro
   for (int64_t i = 0; i < LINEAR_BLOCKS(k) * LINEAR_BLOCK; i += LANES) {
     int64_t left = k - i;
     __mmask16 mask = left >= LANES ? 0xffff : left <= 0 ? 0 : (__mmask16)((1u << left) - 1);
-    _mm256_store_si256((__m256i *)(void *)(row + i), linear_narrow(_mm512_maskz_loadu_ps(mask, x + i)));
+    _mm256_store_si256((__m256i *)(void *)(row + i), crn_narrow_bf16(_mm512_maskz_loadu_ps(mask, x + i)));
   }
 }
 
@@ -149,21 +149,7 @@ typedef void (*tile_fn)(const unsigned char *tile, int64_t blocks, const part *p
                                                    int64_t ld) {                                                                     \
     tile_times(tile, blocks, p, zero, out, ld, m, f);                                                                                \
   }
-#define TILES_OF(name, f)                                                                                  \
-  TILE_OF(1, name, f)                                                                                      \
-  TILE_OF(2, name, f)                                                                                      \
-  TILE_OF(3, name, f)                                                                                      \
-  TILE_OF(4, name, f)                                                                                      \
-  TILE_OF(5, name, f)                                                                                      \
-  TILE_OF(6, name, f)                                                                                      \
-  TILE_OF(7, name, f)                                                                                      \
-  TILE_OF(8, name, f)                                                                                      \
-  TILE_OF(9, name, f)                                                                                      \
-  TILE_OF(10, name, f)                                                                                     \
-  TILE_OF(11, name, f)                                                                                     \
-  TILE_OF(12, name, f)                                                                                     \
-  static const tile_fn name##_tiles[ROWS] = {name##_1, name##_2, name##_3, name##_4,  name##_5,  name##_6, \
-                                             name##_7, name##_8, name##_9, name##_10, name##_11, name##_12};
+#define TILES_OF(name, f) LINEAR_TWELVE_ROWS(TILE_OF, name, f)
 
 // --- rows and tiles -------------------------------------------------------------------------------------------------------
 

@@ -156,20 +156,7 @@ INLINE void tiles_times(const unsigned char *tile, int64_t blocks, const part *p
   BESIDE_OF(1, 4, name, f)                                                                                                     \
   BESIDE_OF(2, 4, name, f)                                                                                                     \
   static const tile_fn name##_beside[2][2] = {{name##_beside_1_2, name##_beside_2_2}, {name##_beside_1_4, name##_beside_2_4}}; \
-  TILE_OF(1, name, f)                                                                                                          \
-  TILE_OF(2, name, f)                                                                                                          \
-  TILE_OF(3, name, f)                                                                                                          \
-  TILE_OF(4, name, f)                                                                                                          \
-  TILE_OF(5, name, f)                                                                                                          \
-  TILE_OF(6, name, f)                                                                                                          \
-  TILE_OF(7, name, f)                                                                                                          \
-  TILE_OF(8, name, f)                                                                                                          \
-  TILE_OF(9, name, f)                                                                                                          \
-  TILE_OF(10, name, f)                                                                                                         \
-  TILE_OF(11, name, f)                                                                                                         \
-  TILE_OF(12, name, f)                                                                                                         \
-  static const tile_fn name##_tiles[ROWS] = {name##_1, name##_2, name##_3, name##_4,  name##_5,  name##_6,                     \
-                                             name##_7, name##_8, name##_9, name##_10, name##_11, name##_12};
+  LINEAR_TWELVE_ROWS(TILE_OF, name, f)
 
 typedef void (*tile_fn)(const unsigned char *tile, int64_t blocks, const part *p, float *out, int64_t ld);
 

@@ -83,25 +83,11 @@ INLINE void tile_times(const unsigned char *tile, int64_t blocks, const row_part
   }
 }
 
-INLINE void run(const crn_linear_weights *w, const char *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin, int64_t tile_end,
-                float *out, int64_t ld, crn_linear_format f) {
-  int64_t blocks = LINEAR_BLOCKS(w->k), tile_bytes = blocks * block_bytes(f), n_parts = (n_rows + ROWS - 1) / ROWS;
-  for (int64_t tile = tile_begin; tile < tile_end; tile++) {
-    const unsigned char *data = (const unsigned char *)w->data + tile * tile_bytes;
-    for (int64_t i = 0; i < n_parts; i++) {
-      int64_t begin = n_rows * i / n_parts, m = n_rows * (i + 1) / n_parts - begin;
-      row_parts part[ROWS];
-      for (int64_t t = 0; t < ROWS; t++) part[t] = row_at(rows, row_bytes, begin + (t < m ? t : m - 1), blocks);
-      tile_times(data, blocks, part, w->zero, out + begin * ld + (tile - tile_begin) * LANES, ld, (int)m, f);
-    }
-  }
-}
-
 #define KERNEL(rhs, f)                                                                                                         \
   void crn_linear_int8_##rhs##_f32_8x16__i8mm(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, \
                                               int64_t tile_begin, int64_t tile_end, float *out, int64_t ld, void *scratch) {   \
     (void)scratch;                                                                                                             \
-    run(w, rows, row_bytes, n_rows, tile_begin, tile_end, out, ld, f);                                                         \
+    run_rows(w, rows, row_bytes, n_rows, tile_begin, tile_end, out, ld, ROWS, tile_times, f);                                  \
   }
 
 KERNEL(q4, CRN_LINEAR_Q4)

@@ -85,3 +85,25 @@ INLINE row_parts row_at(const char *rows, size_t row_bytes, int64_t r, int64_t b
   row.sums = (const int32_t *)(const void *)(row.scales + 2 * blocks);
   return row;
 }
+
+// --- products -------------------------------------------------------------------------------------------------------------
+
+// m rows of `most` (those behind them are the last one again) times a tile.
+typedef void (*tile_rows_fn)(const unsigned char *tile, int64_t blocks, const row_parts *rows, int zero, float *out, int64_t ld, int m,
+                             crn_linear_format f);
+
+// All rows of a call, `most` at a time, as evenly as they can be divided.
+INLINE void run_rows(const crn_linear_weights *w, const char *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin, int64_t tile_end,
+                     float *out, int64_t ld, int most, tile_rows_fn times, crn_linear_format f) {
+  enum { MOST = 8 };
+  int64_t blocks = LINEAR_BLOCKS(w->k), tile_bytes = blocks * block_bytes(f), n_parts = (n_rows + most - 1) / most;
+  for (int64_t tile = tile_begin; tile < tile_end; tile++) {
+    const unsigned char *data = (const unsigned char *)w->data + tile * tile_bytes;
+    for (int64_t i = 0; i < n_parts; i++) {
+      int64_t begin = n_rows * i / n_parts, m = n_rows * (i + 1) / n_parts - begin;
+      row_parts part[MOST];
+      for (int64_t t = 0; t < most; t++) part[t] = row_at(rows, row_bytes, begin + (t < m ? t : m - 1), blocks);
+      times(data, blocks, part, w->zero, out + begin * ld + (tile - tile_begin) * LANES, ld, (int)m, f);
+    }
+  }
+}

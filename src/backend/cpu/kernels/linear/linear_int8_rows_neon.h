@@ -50,28 +50,18 @@ INLINE void parts_times(const unsigned char *tile, int64_t blocks, const row_par
   }
 }
 
-INLINE void run(const crn_linear_weights *w, const char *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin, int64_t tile_end,
-                float *out, int64_t ld, crn_linear_format f) {
-  int64_t blocks = LINEAR_BLOCKS(w->k), tile_bytes = blocks * block_bytes(f), n_parts = (n_rows + ROWS - 1) / ROWS;
-  for (int64_t tile = tile_begin; tile < tile_end; tile++) {
-    const unsigned char *data = (const unsigned char *)w->data + tile * tile_bytes;
-    for (int64_t i = 0; i < n_parts; i++) {
-      int64_t begin = n_rows * i / n_parts, m = n_rows * (i + 1) / n_parts - begin;
-      float *target = out + begin * ld + (tile - tile_begin) * LANES;
-      row_parts part[ROWS];
-      for (int64_t t = 0; t < m; t++) part[t] = row_at(rows, row_bytes, begin + t, blocks);
-      if (m == 1) {
-        parts_times(data, blocks, part, w->zero, target, ld, 1, 0, 4, f);
-      } else if (m == 2) {
-        parts_times(data, blocks, part, w->zero, target, ld, 2, 0, 4, f);
-      } else if (m == 3) {
-        parts_times(data, blocks, part, w->zero, target, ld, 3, 0, 2, f);
-        parts_times(data, blocks, part, w->zero, target, ld, 3, 2, 2, f);
-      } else {
-        parts_times(data, blocks, part, w->zero, target, ld, 4, 0, 2, f);
-        parts_times(data, blocks, part, w->zero, target, ld, 4, 2, 2, f);
-      }
-    }
+INLINE void tile_times(const unsigned char *tile, int64_t blocks, const row_parts *rows, int zero, float *out, int64_t ld, int m,
+                       crn_linear_format f) {
+  if (m == 1) {
+    parts_times(tile, blocks, rows, zero, out, ld, 1, 0, 4, f);
+  } else if (m == 2) {
+    parts_times(tile, blocks, rows, zero, out, ld, 2, 0, 4, f);
+  } else if (m == 3) {
+    parts_times(tile, blocks, rows, zero, out, ld, 3, 0, 2, f);
+    parts_times(tile, blocks, rows, zero, out, ld, 3, 2, 2, f);
+  } else {
+    parts_times(tile, blocks, rows, zero, out, ld, 4, 0, 2, f);
+    parts_times(tile, blocks, rows, zero, out, ld, 4, 2, 2, f);
   }
 }
 
@@ -80,7 +70,7 @@ INLINE void run(const crn_linear_weights *w, const char *rows, size_t row_bytes,
   void JOIN(crn_linear_int8_##rhs##_f32_4x16__, ISA)(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, \
                                                      int64_t tile_begin, int64_t tile_end, float *out, int64_t ld, void *scratch) {   \
     (void)scratch;                                                                                                                    \
-    run(w, rows, row_bytes, n_rows, tile_begin, tile_end, out, ld, f);                                                                \
+    run_rows(w, rows, row_bytes, n_rows, tile_begin, tile_end, out, ld, ROWS, tile_times, f);                                         \
   }
 
 #endif

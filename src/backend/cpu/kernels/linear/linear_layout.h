@@ -47,6 +47,23 @@ enum { LINEAR_WIDE_TILES = 16, LINEAR_WIDE_BLOCKS = 9 };
 /// Groups of 32 inputs that one set of tables serves; the last set also serves the padding.
 #define LINEAR_P_REACH(p, k, blocks) ((p)->groups == 1 ? 2 * (blocks) : (k) / (p)->groups / CRN_LINEAR_GROUP)
 
+/// Defines TILE_OF(m, name, f) for m = 1 to 12 rows, and the table of these functions.
+#define LINEAR_TWELVE_ROWS(TILE_OF, name, f)                                                             \
+  TILE_OF(1, name, f)                                                                                    \
+  TILE_OF(2, name, f)                                                                                    \
+  TILE_OF(3, name, f)                                                                                    \
+  TILE_OF(4, name, f)                                                                                    \
+  TILE_OF(5, name, f)                                                                                    \
+  TILE_OF(6, name, f)                                                                                    \
+  TILE_OF(7, name, f)                                                                                    \
+  TILE_OF(8, name, f)                                                                                    \
+  TILE_OF(9, name, f)                                                                                    \
+  TILE_OF(10, name, f)                                                                                   \
+  TILE_OF(11, name, f)                                                                                   \
+  TILE_OF(12, name, f)                                                                                   \
+  static const tile_fn name##_tiles[12] = {name##_1, name##_2, name##_3, name##_4,  name##_5,  name##_6, \
+                                           name##_7, name##_8, name##_9, name##_10, name##_11, name##_12};
+
 /// Whole blocks of k inputs.
 #define LINEAR_BLOCKS(k) (((k) + LINEAR_BLOCK - 1) / LINEAR_BLOCK)
 

@@ -1,15 +1,9 @@
 // Many rows of P formats in the modes BF16 and INT8: weights are turned into bf16 tiles once, as the other formats' are.
+#include "backend/cpu/kernels/linear/linear_pairs_avx512bf16.h"
 #include "backend/cpu/kernels/linear/linear_palette_avx512.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
 
 enum { LANES = LINEAR_LANES, GROUP = CRN_LINEAR_GROUP };
-
-// Two inputs of 16 outputs as pairs.
-P_INLINE void store_pair(unsigned char *out, __m512 even, __m512 odd) {
-  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3,
-                                         18, 2, 17, 1, 16, 0);
-  _mm512_store_si512(out, _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(odd, even)));
-}
 
 // Groups of inputs from `begin` to `end`; a set of tables serves `reach` of them, the last one all that follow.
 P_INLINE void widen_groups(const crn_linear_weights *w, const unsigned char *tile, int64_t begin, int64_t end, unsigned char *out, int bits,
@@ -24,8 +18,8 @@ P_INLINE void widen_groups(const crn_linear_weights *w, const unsigned char *til
     for (; g < stop; g++, group += LINEAR_P_GROUP(bits), out += GROUP * LANES * 2) {
 #pragma GCC unroll 16
       for (int i = 0; i < GROUP; i += 2) {
-        store_pair(out + i * LANES * 2, palette_weights(p, &tables, group, i, bits, single),
-                   palette_weights(p, &tables, group, i + 1, bits, single));
+        linear_store_pair(out + i * LANES * 2, palette_weights(p, &tables, group, i, bits, single),
+                          palette_weights(p, &tables, group, i + 1, bits, single));
       }
     }
   }

@@ -1,11 +1,11 @@
 /// Rounding of f32 to bf16. Always inlined, so that every file has it in its own instruction set.
-#ifndef CRN_BACKEND_CPU_KERNELS_LINEAR_NARROW_AVX512_H
-#define CRN_BACKEND_CPU_KERNELS_LINEAR_NARROW_AVX512_H
+#ifndef CRN_BACKEND_CPU_KERNELS_NARROW_AVX512_H
+#define CRN_BACKEND_CPU_KERNELS_NARROW_AVX512_H
 
 #include <immintrin.h>
 
 // Rounded with integers: the instruction that converts takes the smallest numbers for zero.
-static inline __attribute__((always_inline)) __m256i linear_narrow(__m512 v) {
+static inline __attribute__((always_inline)) __m256i crn_narrow_bf16(__m512 v) {
   __m512i u = _mm512_castps_si512(v), up = _mm512_srli_epi32(u, 16);
   __m512i odd = _mm512_and_si512(up, _mm512_set1_epi32(1));
   __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
