@@ -22,6 +22,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "base/task.h"
 #include "base/vec.h"
 
 static void test_status(void **state) {
@@ -231,6 +232,12 @@ static void test_files(void **state) {
   assert_int_equal(crn_sha256("abc", 3, digest), CAIRN_OK);
   assert_int_equal(digest[0], 0xba);
   assert_int_equal(digest[31], 0xad);
+  unlink(link), unlink(fifo), unlink(path);
+  for (char *end = deep + strlen(deep); end > deep + strlen(folder); end = strrchr(deep, '/')) {
+    *end = 0;
+    assert_int_equal(rmdir(deep), 0);
+  }
+  assert_int_equal(rmdir(folder), 0);
 }
 
 static void test_json(void **state) {
@@ -340,6 +347,30 @@ static void check_setting(const char *name, const char *bad, const char *good) {
   unsetenv(name);
 }
 
+static cairn_status task_of(void *user) {
+  int *n = user;
+  if (*n < 0) return CRN_FAIL(OUT_OF_RANGE, "%d is negative", *n);
+  *n += 1;
+  return CAIRN_OK;
+}
+
+// A task's failure comes to whoever waits, with its text.
+static void test_tasks(void **state) {
+  (void)state;
+  crn_task task = {0};
+  assert_int_equal(crn_task_wait(&task), CAIRN_OK);
+  int n = 41;
+  crn_task_start(&task, task_of, &n);
+  assert_int_equal(crn_task_wait(&task), CAIRN_OK);
+  assert_int_equal(n, 42);
+  n = -3;
+  crn_task_start(&task, task_of, &n);
+  crn_error_clear();
+  assert_int_equal(crn_task_wait(&task), CAIRN_OUT_OF_RANGE);
+  assert_int_equal(cairn_last_error()->code, CAIRN_OUT_OF_RANGE);
+  assert_non_null(strstr(cairn_last_error()->message, "-3 is negative"));
+}
+
 // What a writer that is gone left is removed; what one is writing is not, nor what only looks like it.
 static void test_leftovers(void **state) {
   (void)state;
@@ -420,11 +451,11 @@ static void test_hasher(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_status),  cmocka_unit_test(test_failure),     cmocka_unit_test(test_checked),
-      cmocka_unit_test(test_arena),   cmocka_unit_test(test_map_and_vec), cmocka_unit_test(test_text),
-      cmocka_unit_test(test_files),   cmocka_unit_test(test_json),        cmocka_unit_test(test_pool),
-      cmocka_unit_test(test_context), cmocka_unit_test(test_environment), cmocka_unit_test(test_checksum),
-      cmocka_unit_test(test_hasher),  cmocka_unit_test(test_leftovers),
+      cmocka_unit_test(test_status),   cmocka_unit_test(test_failure),     cmocka_unit_test(test_checked),
+      cmocka_unit_test(test_arena),    cmocka_unit_test(test_map_and_vec), cmocka_unit_test(test_text),
+      cmocka_unit_test(test_files),    cmocka_unit_test(test_tasks),       cmocka_unit_test(test_json),
+      cmocka_unit_test(test_pool),     cmocka_unit_test(test_context),     cmocka_unit_test(test_environment),
+      cmocka_unit_test(test_checksum), cmocka_unit_test(test_hasher),      cmocka_unit_test(test_leftovers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

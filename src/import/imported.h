@@ -6,8 +6,16 @@
 #include <stdbool.h>
 
 #include "base/arena.h"
+#include "base/task.h"
 #include "cairn/tokenizer.h"
 #include "program/ir.h"
+
+/// A tokenizer that is being made; the importer's own.
+typedef struct crn_imported_text {
+  crn_task task;
+  void *user;
+  void (*finish)(void *user, cairn_tokenizer **out_tokenizer);  ///< gives back what `user` holds, behind the end of the task
+} crn_imported_text;
 
 /// Owner: unique; crn_imported_model_destroy. Texts and lists are borrowed from it.
 typedef struct crn_imported_model {
@@ -17,7 +25,8 @@ typedef struct crn_imported_model {
   /// Function `main`: inputs input_ids and position_ids si32 [1,-1], states keyCache and valueCache
   /// [layers,1,kv_heads,-1,head_dim], output logits [1,-1,vocab_size]. Whoever takes it over sets the member to NULL.
   crn_program *program;
-  cairn_tokenizer *tokenizer;  ///< NULL when the file has none
+  cairn_tokenizer *tokenizer;  ///< NULL when the file has none, and before crn_imported_model_wait
+  crn_imported_text *making;   ///< NULL = nothing is to be waited for
   const char *chat_template;   ///< NULL when the file has none
   const char *name;            ///< as the file gives it, "" when it does not
   const char *architecture;
@@ -32,6 +41,8 @@ typedef struct crn_imported_model {
 
 /// An empty model that keeps `context`. Cannot fail.
 void crn_imported_model_initialize(crn_imported_model *model, cairn_context *context);
+/// Waits for the tokenizer that an importer is making beside other work. Errors: those of the tokenizer.
+cairn_status crn_imported_model_wait(crn_imported_model *model);
 void crn_imported_model_destroy(crn_imported_model *model);
 
 #endif

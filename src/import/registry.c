@@ -17,7 +17,7 @@ static bool probe_synthetic(const crn_import_probe *p) { return crn_synthetic_is
 
 static const crn_importer importers[] = {
     {"synthetic", "names like " CRN_SYNTHETIC_PREFIX "qwen3-0.6b:q4", probe_synthetic, crn_synthetic_import},
-    {"gguf", "GGUF files of llama and Qwen models", probe_gguf, crn_gguf_import},
+    {"gguf", "GGUF files of llama and Qwen models", probe_gguf, crn_gguf_import_beside},
 };
 
 enum { N_IMPORTERS = sizeof importers / sizeof *importers };
@@ -62,7 +62,12 @@ cairn_status crn_import(cairn_context *context, const char *path, crn_imported_m
   const crn_importer *importer;
   *out_model = (crn_imported_model){0};
   CRN_TRY(crn_importer_find(path, &importer));
-  if (importer) return importer->import(context, path, out_model);
+  if (importer) {
+    cairn_status made = importer->import(context, path, out_model);
+    if (made == CAIRN_OK) made = crn_imported_model_wait(out_model);
+    if (made != CAIRN_OK) crn_imported_model_destroy(out_model);
+    return made;
+  }
   crn_str accepted;
   crn_str_initialize(&accepted, NULL);
   cairn_status status = CAIRN_OK;

@@ -16,6 +16,7 @@ typedef struct crn_importer {
   const char *name;      ///< "gguf"
   const char *accepted;  ///< for messages: "GGUF files of llama models"
   bool (*probe)(const crn_import_probe *probe);
+  /// The tokenizer may still be in the making: crn_imported_model_wait.
   cairn_status (*import)(cairn_context *context, const char *path, crn_imported_model *out_model);
 } crn_importer;
 

@@ -40,7 +40,7 @@ static cairn_status import_text(crn_tool *t, const char *path, crn_imported_mode
   if (crn_synthetic_is(path)) return CRN_FAIL(NOT_FOUND, "%s has no tokenizer: its weights are random", path);
   CRN_TRY(crn_gguf_open(NULL, path, &file));
   crn_imported_model_initialize(out, t->context);
-  cairn_status status = crn_gguf_read_vocabulary(file, out);
+  cairn_status status = crn_gguf_read_vocabulary(file, false, out);
   crn_gguf_close(file);
   if (status != CAIRN_OK) crn_imported_model_destroy(out);
   return status;

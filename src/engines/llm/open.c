@@ -96,7 +96,9 @@ static cairn_status open_imported(cairn_context *context, const char *path, cons
   CRN_TRY_GOTO(importer->import(context, path, &imported));
   crn_program *program = imported.program;
   imported.program = NULL;
+  // The tokenizer is made meanwhile.
   CRN_TRY_GOTO(crn_model_create_from_program(context, program, options, &s->model));
+  CRN_TRY_GOTO(crn_imported_model_wait(&imported));
   CRN_TRY_GOTO(take_parts(arena, &imported, s));
 done:
   crn_imported_model_destroy(&imported);

@@ -1,5 +1,6 @@
 #include "import/gguf/gguf.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -260,6 +261,7 @@ static cairn_status create(const cairn_allocator *allocator, const char *what, c
   *out_file = NULL;
   if (!allocator) allocator = crn_default_allocator();
   CRN_TRY(crn_alloc_zero(allocator, sizeof *f, &f));
+  f->references = 1;
   f->allocator = allocator;
   crn_arena_initialize(&f->arena, allocator);
   crn_map_initialize(&f->pair_by_key, allocator);
@@ -296,8 +298,10 @@ cairn_status crn_gguf_open_memory(const cairn_allocator *allocator, const void *
   return finish(f, parse(f, data, bytes), out_file);
 }
 
+void crn_gguf_retain(crn_gguf *f) { atomic_fetch_add(&f->references, 1); }
+
 void crn_gguf_close(crn_gguf *f) {
-  if (!f) return;
+  if (!f || atomic_fetch_sub(&f->references, 1) > 1) return;
   crn_map_deinitialize(&f->pair_by_key);
   crn_map_deinitialize(&f->tensor_by_name);
   crn_arena_deinitialize(&f->arena);

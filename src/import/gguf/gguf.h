@@ -94,6 +94,8 @@ typedef struct crn_gguf crn_gguf;
 cairn_status crn_gguf_open(const cairn_allocator *allocator, const char *path, crn_gguf **out_file);
 /// As crn_gguf_open for a file in memory, which must outlive the result. `what` names it in messages.
 cairn_status crn_gguf_open_memory(const cairn_allocator *allocator, const void *data, size_t bytes, const char *what, crn_gguf **out_file);
+/// One more user of an open file, who closes it, too: the last one ends it. Thread: safe.
+void crn_gguf_retain(crn_gguf *file);
 /// NULL is allowed.
 void crn_gguf_close(crn_gguf *file);
 

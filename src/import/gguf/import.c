@@ -38,12 +38,12 @@ static cairn_status build_program(crn_gguf_model *model, crn_gguf_weights *weigh
 }
 
 // Takes the file over.
-static cairn_status import_file(crn_gguf *file, cairn_dtype compute, crn_gguf_model *model) {
+static cairn_status import_file(crn_gguf *file, cairn_dtype compute, bool beside, crn_gguf_model *model) {
   crn_llama_config config;
   crn_gguf_weights *weights;
   cairn_status status = read_names(file, model);
   if (status == CAIRN_OK) status = crn_llama_config_read(file, model->architecture, &config);
-  if (status == CAIRN_OK) status = crn_gguf_read_vocabulary(file, model);
+  if (status == CAIRN_OK) status = crn_gguf_read_vocabulary(file, beside, model);
   if (status != CAIRN_OK) {
     crn_gguf_close(file);
     return status;
@@ -53,17 +53,25 @@ static cairn_status import_file(crn_gguf *file, cairn_dtype compute, crn_gguf_mo
   return build_program(model, weights, &config, compute);
 }
 
-static cairn_status finish(cairn_status status, crn_gguf *file, cairn_dtype compute, crn_gguf_model *model) {
-  if (status == CAIRN_OK) status = import_file(file, compute, model);
+static cairn_status finish(cairn_status status, crn_gguf *file, cairn_dtype compute, bool beside, crn_gguf_model *model) {
+  if (status == CAIRN_OK) status = import_file(file, compute, beside, model);
   if (status != CAIRN_OK) crn_imported_model_destroy(model);
   return status;
 }
 
-cairn_status crn_gguf_import(cairn_context *context, const char *path, crn_gguf_model *model) {
+static cairn_status import_path(cairn_context *context, const char *path, bool beside, crn_gguf_model *model) {
   crn_gguf *file;
   crn_imported_model_initialize(model, context);
   cairn_status status = crn_gguf_open(&context->allocator, path, &file);
-  return finish(status, file, CAIRN_DTYPE_NONE, model);
+  return finish(status, file, CAIRN_DTYPE_NONE, beside, model);
+}
+
+cairn_status crn_gguf_import(cairn_context *context, const char *path, crn_gguf_model *model) {
+  return import_path(context, path, false, model);
+}
+
+cairn_status crn_gguf_import_beside(cairn_context *context, const char *path, crn_gguf_model *model) {
+  return import_path(context, path, true, model);
 }
 
 cairn_status crn_gguf_import_memory_as(cairn_context *context, const void *data, size_t bytes, const char *what, cairn_dtype compute,
@@ -71,7 +79,7 @@ cairn_status crn_gguf_import_memory_as(cairn_context *context, const void *data,
   crn_gguf *file;
   crn_imported_model_initialize(model, context);
   cairn_status status = crn_gguf_open_memory(&context->allocator, data, bytes, what, &file);
-  return finish(status, file, compute, model);
+  return finish(status, file, compute, false, model);
 }
 
 cairn_status crn_gguf_import_memory(cairn_context *context, const void *data, size_t bytes, const char *what, crn_gguf_model *model) {

@@ -11,6 +11,9 @@ typedef crn_imported_model crn_gguf_model;
 /// that do not fit each other), OUT_OF_MEMORY.
 cairn_status crn_gguf_import(cairn_context *context, const char *path, crn_gguf_model *out_model);
 
+/// The same, with a tokenizer that is made meanwhile: crn_imported_model_wait.
+cairn_status crn_gguf_import_beside(cairn_context *context, const char *path, crn_gguf_model *out_model);
+
 /// As crn_gguf_import for a file in memory, which must outlive the program. `what` names it in messages.
 cairn_status crn_gguf_import_memory(cairn_context *context, const void *data, size_t bytes, const char *what, crn_gguf_model *out_model);
 /// The same with activations and caches of a given type (F32 or F16).

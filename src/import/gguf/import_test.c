@@ -265,6 +265,53 @@ static void test_description_of_bpe_model(void **state) {
   crn_imported_model_destroy(&m);
 }
 
+// A copy of a file with one text in it replaced by another of the same length.
+static void write_changed(const char *from, const char *to, const char *text, const char *other) {
+  crn_str bytes;
+  crn_str_initialize(&bytes, NULL);
+  ok(crn_file_read(from, 1 << 24, &bytes));
+  char *at = memmem(bytes.data, bytes.size, text, strlen(text));
+  assert_non_null(at);
+  memcpy(at, other, strlen(text));
+  ok(crn_file_replace(to, bytes.data, bytes.size));
+  crn_str_deinitialize(&bytes);
+}
+
+// A tokenizer that is made meanwhile: waited for, given up, behind its program's end, and refused.
+static void test_tokenizer_beside(void **state) {
+  (void)state;
+  char path[512], changed[] = "/tmp/cairn-import-XXXXXX";
+  crn_imported_model m;
+  data_path(path, sizeof path, "f32.gguf");
+  ok(crn_gguf_import_beside(g_context, path, &m));
+  assert_non_null(m.program);
+  crn_program_destroy(m.program);
+  m.program = NULL;
+  ok(crn_imported_model_wait(&m));
+  assert_non_null(m.tokenizer);
+  ok(crn_imported_model_wait(&m));
+  crn_imported_model_destroy(&m);
+  ok(crn_gguf_import_beside(g_context, path, &m));
+  crn_imported_model_destroy(&m);
+
+  int fd = mkstemp(changed);
+  assert_true(fd >= 0);
+  close(fd);
+  write_changed(path, changed, "llama-bpe", "llama-xyz");
+  ok(crn_gguf_import_beside(g_context, changed, &m));
+  assert_int_equal(crn_imported_model_wait(&m), CAIRN_UNSUPPORTED);
+  assert_non_null(strstr(cairn_last_error()->message, "llama-xyz"));
+  assert_null(m.tokenizer);
+  crn_imported_model_destroy(&m);
+  assert_int_equal(crn_import(g_context, changed, &m), CAIRN_UNSUPPORTED);
+  // Nobody waited: what failed before is what is told.
+  ok(crn_gguf_import_beside(g_context, changed, &m));
+  assert_int_equal(CRN_FAIL(NOT_FOUND, "something else"), CAIRN_NOT_FOUND);
+  crn_imported_model_destroy(&m);
+  assert_string_equal(cairn_last_error()->message, "something else");
+  unlink(changed);
+}
+
 static void test_description_of_spm_model(void **state) {
   (void)state;
   char path[512];
@@ -500,6 +547,7 @@ int main(void) {
       cmocka_unit_test(test_model_without_tokenizer),
       cmocka_unit_test(test_description_of_bpe_model),
       cmocka_unit_test(test_description_of_spm_model),
+      cmocka_unit_test(test_tokenizer_beside),
       cmocka_unit_test(test_models_that_are_refused),
       cmocka_unit_test(test_tensor_types_are_named),
       cmocka_unit_test(test_truncations_and_flips),

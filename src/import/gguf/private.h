@@ -7,6 +7,7 @@
 #include "import/gguf/gguf.h"
 
 struct crn_gguf {
+  _Atomic int references;
   const cairn_allocator *allocator;
   const char *what;
   crn_file_map map;  // empty for a file in memory

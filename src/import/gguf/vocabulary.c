@@ -8,11 +8,14 @@
 
 enum { MAX_EOS_IDS = 16 };
 
-// Lists handed to the tokenizer; dropped afterwards.
+// Lists handed to the tokenizer, which are views of the file; dropped afterwards.
 typedef struct vocabulary {
-  const crn_gguf *file;
+  crn_gguf *file;  ///< held
+  cairn_context *context;
   crn_arena arena;
   crn_tokenizer_spec spec;
+  cairn_tokenizer *tokenizer;
+  crn_imported_text text;
 } vocabulary;
 
 cairn_status crn_gguf_copy_text(crn_imported_model *model, crn_gguf_string text, const char **out_text) {
@@ -244,7 +247,7 @@ static cairn_status read_end_ids(const vocabulary *v, crn_imported_model *model)
 
 // --- the whole -------------------------------------------------------------------------------------------------------------
 
-static cairn_status make_tokenizer(vocabulary *v, crn_gguf_string name, crn_imported_model *model) {
+static cairn_status read_lists(vocabulary *v, crn_gguf_string name, crn_imported_model *model) {
   crn_tokenizer_spec *s = &v->spec;
   crn_gguf_string pre = {NULL, 0};
   const char *name_copy;
@@ -260,7 +263,6 @@ static cairn_status make_tokenizer(vocabulary *v, crn_gguf_string name, crn_impo
   CRN_TRY(read_scores(v));
   CRN_TRY(read_types(v));
   CRN_TRY(read_options(v, pre));
-  CRN_TRY(crn_tokenizer_create_from_spec(model->context, s, &model->tokenizer));
   model->bos_id = s->bos_id;
   model->eos_id = s->eos_id;
   model->add_bos = s->add_bos;
@@ -268,15 +270,40 @@ static cairn_status make_tokenizer(vocabulary *v, crn_gguf_string name, crn_impo
   return read_end_ids(v, model);
 }
 
-cairn_status crn_gguf_read_vocabulary(const crn_gguf *f, crn_imported_model *model) {
+static cairn_status make_tokenizer(void *user) {
+  vocabulary *v = user;
+  return crn_tokenizer_create_from_spec(v->context, &v->spec, &v->tokenizer);
+}
+
+static void drop_vocabulary(void *user, cairn_tokenizer **out_tokenizer) {
+  vocabulary *v = user;
+  *out_tokenizer = v->tokenizer;
+  crn_arena_deinitialize(&v->arena);
+  crn_gguf_close(v->file);
+  crn_free(&v->context->allocator, v, sizeof *v);
+}
+
+cairn_status crn_gguf_read_vocabulary(crn_gguf *f, bool beside, crn_imported_model *model) {
   crn_gguf_string name = {NULL, 0}, chat_template = {NULL, 0};
+  vocabulary *v;
   CRN_TRY(crn_gguf_get_string(f, "tokenizer.chat_template", false, &chat_template));
   if (chat_template.data) CRN_TRY(crn_gguf_copy_text(model, chat_template, &model->chat_template));
   CRN_TRY(crn_gguf_get_string(f, "tokenizer.ggml.model", false, &name));
   if (!name.data || is_text(name, "none") || is_text(name, "no_vocab")) return CAIRN_OK;
-  vocabulary v = {.file = f};
-  crn_arena_initialize(&v.arena, &model->context->allocator);
-  cairn_status status = make_tokenizer(&v, name, model);
-  crn_arena_deinitialize(&v.arena);
+  CRN_TRY(crn_alloc_zero(&model->context->allocator, sizeof *v, &v));
+  v->file = f;
+  v->context = model->context;
+  crn_gguf_retain(f);
+  crn_arena_initialize(&v->arena, &model->context->allocator);
+  cairn_status status = read_lists(v, name, model);
+  if (status == CAIRN_OK && beside) {
+    v->text.user = v;
+    v->text.finish = drop_vocabulary;
+    model->making = &v->text;
+    crn_task_start(&v->text.task, make_tokenizer, v);
+    return CAIRN_OK;
+  }
+  if (status == CAIRN_OK) status = make_tokenizer(v);
+  drop_vocabulary(v, &model->tokenizer);
   return status;
 }
