@@ -66,8 +66,8 @@ typedef struct cairn_llm_batch_step_info {
   int64_t draft_tokens;  ///< computed by the step beside those that were certain (cairn_generate_options.speculation)
 } cairn_llm_batch_step_info;
 
-/// Does one step. A sequence that fails ends with the stop reason error and does not disturb the others: cairn_llm_batch_take tells.
-/// Errors: BUSY, OUT_OF_MEMORY (nothing is lost; the step can be repeated).
+/// Does one step; `out_info` may be NULL. A sequence that fails ends with the stop reason error and does not disturb the others:
+/// cairn_llm_batch_take tells. Errors: BUSY, OUT_OF_MEMORY (nothing is lost; the step can be repeated).
 CAIRN_API cairn_status cairn_llm_batch_step(cairn_llm_batch *batch, cairn_llm_batch_step_info *out_info);
 /// Steps until no sequence is left.
 CAIRN_API cairn_status cairn_llm_batch_run(cairn_llm_batch *batch);

@@ -55,7 +55,7 @@ CAIRN_API const char *cairn_bundle_asset_file(const cairn_bundle *bundle, const 
 
 /// The path of a component that exists: the declared one, else (for a declared `.aimodel`) the compiled `.aimodelc` of
 /// the same name, with or without this machine's architecture before the extension.
-/// Writes up to `capacity` bytes with the NUL and stores the size needed (without the NUL) in `*out_bytes`.
+/// Writes up to `capacity` bytes with the NUL and stores the size needed (without the NUL) in `*out_bytes` (may be NULL).
 /// Errors: CORRUPT (`assets.ROLE` is missing, or its path leads out of the bundle), NOT_FOUND (naming the path).
 CAIRN_API cairn_status cairn_bundle_asset_path(const cairn_bundle *bundle, const char *role, char *out_path, size_t capacity,
                                                size_t *out_bytes);
@@ -116,7 +116,7 @@ CAIRN_API cairn_status cairn_bundle_get_vision(const cairn_bundle *bundle, cairn
 // --- finding bundles ------------------------------------------------------------------------------------------------
 
 /// Finds a model by name. An absolute path, and one that starts with "./", "../" or "~", stands for itself. Any other
-/// name is looked for in the folders of `search` (separated by ":"), else of CAIRN_MODEL_PATH, else of COREAI_MODEL_PATH,
+/// name is looked for in the folders of `search` (separated by ":"; NULL = none), else of CAIRN_MODEL_PATH, else of COREAI_MODEL_PATH,
 /// else in ".", "./exports" and "~/.coreai-models"; the first that exists wins. No extension is added.
 /// Writes the path as cairn_bundle_asset_path does. Errors: NOT_FOUND listing where was looked, INVALID_ARGUMENT.
 CAIRN_API cairn_status cairn_model_find(const char *name, const char *search, char *out_path, size_t capacity, size_t *out_bytes);

@@ -1,7 +1,9 @@
 /// Everything of cairn in one include.
 ///
-/// Rules of all headers: handles and out-pointers must not be NULL unless the text says that NULL is allowed (release,
-/// close and destroy take NULL). A failing call sets its out-handle to NULL. Names and texts are UTF-8.
+/// Rules of all headers: pointers must not be NULL unless the text says that NULL is allowed (release, close, destroy and retain take
+/// NULL; so do the beginnings of lists, texts and buffers whose size is given as 0). Where NULL is not allowed, a call that gives a
+/// status refuses it with INVALID_ARGUMENT, and any other gives nothing: 0, false, NULL, or what it gives for "there is none". A failing
+/// call sets its out-handle to NULL. Names and texts are UTF-8.
 #ifndef CAIRN_CAIRN_H
 #define CAIRN_CAIRN_H
 

@@ -25,7 +25,7 @@ typedef struct cairn_template_limits {
   int max_depth;            ///< nesting of expressions, blocks and macro calls, default 200
 } cairn_template_limits;
 
-/// Compiles `source`. `what` names it in messages. Errors: CORRUPT with the line, UNSUPPORTED, OUT_OF_MEMORY.
+/// Compiles `source`. `what` names it in messages (may be NULL). Errors: CORRUPT with the line, UNSUPPORTED, OUT_OF_MEMORY.
 CAIRN_API cairn_status cairn_template_create(cairn_context *context, const char *source, size_t source_bytes, const char *what,
                                              cairn_template **out_template);
 CAIRN_API void cairn_template_retain(cairn_template *t);
@@ -52,7 +52,7 @@ typedef struct cairn_template_set cairn_template_set;
 /// Errors: NOT_FOUND when there are none, IO, CORRUPT (a file is no JSON), OUT_OF_MEMORY.
 CAIRN_API cairn_status cairn_template_set_open(cairn_context *context, const char *folder, cairn_template_set **out_set);
 
-/// A set of one template. Errors: OUT_OF_MEMORY.
+/// A set of one template; arguments as those of cairn_template_create. Errors: OUT_OF_MEMORY.
 CAIRN_API cairn_status cairn_template_set_create(cairn_context *context, const char *source, size_t source_bytes, const char *what,
                                                  cairn_template_set **out_set);
 CAIRN_API void cairn_template_set_retain(cairn_template_set *set);

@@ -28,7 +28,7 @@ typedef struct cairn_tokenizer cairn_tokenizer;
 /// Errors: NOT_FOUND, CORRUPT, UNSUPPORTED (naming the feature), OUT_OF_MEMORY.
 CAIRN_API cairn_status cairn_tokenizer_open(cairn_context *context, const char *path, cairn_tokenizer **out_tokenizer);
 
-/// As cairn_tokenizer_open, from the text of a `tokenizer.json` in memory. `what` names it in messages.
+/// As cairn_tokenizer_open, from the text of a `tokenizer.json` in memory. `what` names it in messages (may be NULL).
 CAIRN_API cairn_status cairn_tokenizer_create_from_json(cairn_context *context, const char *json, size_t json_bytes, const char *what,
                                                         cairn_tokenizer **out_tokenizer);
 

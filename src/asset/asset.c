@@ -46,6 +46,7 @@ static cairn_status create(cairn_context *context, cairn_asset **out_asset) {
 }
 
 cairn_status cairn_asset_open(cairn_context *context, const char *path, const cairn_asset_options *options, cairn_asset **out_asset) {
+  CRN_REQUIRE(out_asset);
   static const cairn_asset_options defaults;
   *out_asset = NULL;
   if (!context || !path) return CRN_FAIL(INVALID_ARGUMENT, "opening an asset needs a context and a path");
@@ -82,7 +83,10 @@ cairn_status crn_asset_open_memory(cairn_context *context, const void *data, siz
   return CAIRN_OK;
 }
 
-void cairn_asset_retain(cairn_asset *asset) { atomic_fetch_add_explicit(&asset->references, 1, memory_order_relaxed); }
+void cairn_asset_retain(cairn_asset *asset) {
+  if (!asset) return;
+  atomic_fetch_add_explicit(&asset->references, 1, memory_order_relaxed);
+}
 
 void cairn_asset_release(cairn_asset *asset) {
   if (asset && atomic_fetch_sub_explicit(&asset->references, 1, memory_order_acq_rel) == 1) destroy(asset);
@@ -104,29 +108,33 @@ cairn_status crn_asset_warn(cairn_asset *asset, const char *fmt, ...) {
   return crn_vec_push(&asset->context->allocator, &asset->warnings, kept);
 }
 
-const char *cairn_asset_path(const cairn_asset *asset) { return asset->path; }
-const char *cairn_asset_metadata_json(const cairn_asset *asset) { return asset->metadata; }
-const char *cairn_asset_hash(const cairn_asset *asset) { return asset->hash; }
+const char *cairn_asset_path(const cairn_asset *asset) { return asset ? asset->path : NULL; }
+const char *cairn_asset_metadata_json(const cairn_asset *asset) { return asset ? asset->metadata : NULL; }
+const char *cairn_asset_hash(const cairn_asset *asset) { return asset ? asset->hash : NULL; }
 bool cairn_asset_is_compiled(const cairn_asset *asset, const char **out_architecture, const char **out_precision) {
+  if (!asset) return false;
   // One of another family was refused when it was opened.
   if (out_architecture) *out_architecture = asset->compiled ? crn_architecture() : "";
   if (out_precision) *out_precision = asset->compiled ? asset->compiled->precision : "";
   return asset->compiled != NULL;
 }
 
-int64_t cairn_asset_version_stamp(const cairn_asset *asset) { return asset->version_stamp; }
-int cairn_asset_warning_count(const cairn_asset *asset) { return (int)asset->warnings.size; }
-int cairn_asset_function_count(const cairn_asset *asset) { return (int)asset->functions.size; }
+int64_t cairn_asset_version_stamp(const cairn_asset *asset) { return asset ? asset->version_stamp : 0; }
+int cairn_asset_warning_count(const cairn_asset *asset) { return asset ? (int)asset->warnings.size : 0; }
+int cairn_asset_function_count(const cairn_asset *asset) { return asset ? (int)asset->functions.size : 0; }
 
 const char *cairn_asset_warning(const cairn_asset *asset, int i) {
+  if (!asset) return NULL;
   return i >= 0 && (size_t)i < asset->warnings.size ? asset->warnings.items[i] : NULL;
 }
 
 const cairn_function_info *cairn_asset_function(const cairn_asset *asset, int i) {
+  if (!asset) return NULL;
   return i >= 0 && (size_t)i < asset->functions.size ? &asset->functions.items[i] : NULL;
 }
 
 const cairn_function_info *cairn_asset_find_function(const cairn_asset *asset, const char *name) {
+  if (!asset || !name) return NULL;
   for (size_t i = 0; i < asset->functions.size; i++) {
     if (!strcmp(asset->functions.items[i].name, name)) return &asset->functions.items[i];
   }

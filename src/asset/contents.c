@@ -51,6 +51,8 @@ static int by_name(const void *a, const void *b) { return strcmp(((const op_coun
 
 cairn_status cairn_asset_count_operations(const cairn_asset *asset, cairn_status (*visit)(void *user, const char *name, int64_t count),
                                           void *user) {
+  CRN_REQUIRE(asset);
+  CRN_REQUIRE(visit);
   const cairn_allocator *a = &asset->context->allocator;
   op_counter c = {0};
   crn_bc_module *m;
@@ -109,6 +111,8 @@ static cairn_status visit_constant(void *user, const crn_bc_op *op) {
 
 cairn_status cairn_asset_visit_weights(const cairn_asset *asset, cairn_status (*visit)(void *user, const cairn_weight_info *weight),
                                        void *user) {
+  CRN_REQUIRE(asset);
+  CRN_REQUIRE(visit);
   const cairn_allocator *a = &asset->context->allocator;
   weight_visitor v = {.visit = visit, .user = user};
   CRN_TRY(crn_asset_open_module(asset, &v.m));

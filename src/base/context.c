@@ -49,6 +49,7 @@ static cairn_status check_environment(void) {
 }
 
 void cairn_context_options_initialize(cairn_context_options *options) {
+  if (!options) return;
   *options = (cairn_context_options){.log_level = level_from_environment()};
 }
 
@@ -63,6 +64,7 @@ static void free_context(cairn_context *c) {
 }
 
 cairn_status cairn_context_create(const cairn_context_options *options, cairn_context **out_context) {
+  CRN_REQUIRE(out_context);
   *out_context = NULL;
   cairn_context_options defaults;
   if (!options) {
@@ -95,7 +97,10 @@ cairn_status cairn_context_create(const cairn_context_options *options, cairn_co
   return CAIRN_OK;
 }
 
-void cairn_context_retain(cairn_context *c) { atomic_fetch_add_explicit(&c->references, 1, memory_order_relaxed); }
+void cairn_context_retain(cairn_context *c) {
+  if (!c) return;
+  atomic_fetch_add_explicit(&c->references, 1, memory_order_relaxed);
+}
 
 void cairn_context_release(cairn_context *c) {
   if (!c || atomic_fetch_sub_explicit(&c->references, 1, memory_order_acq_rel) != 1) return;
@@ -103,7 +108,7 @@ void cairn_context_release(cairn_context *c) {
   free_context(c);
 }
 
-int cairn_context_threads(const cairn_context *c) { return crn_pool_threads(c->pool); }
+int cairn_context_threads(const cairn_context *c) { return c ? crn_pool_threads(c->pool) : 0; }
 
 void crn_log(const cairn_context *c, cairn_log_level level, const char *fmt, ...) {
   if (!c || !c->log || level > c->log_level) return;

@@ -89,6 +89,7 @@ const cairn_error *cairn_last_error(void) {
 }
 
 int cairn_last_error_text(char *buffer, int capacity) {
+  if (!buffer) return 0;
   const cairn_error *e = cairn_last_error();
   char text[MESSAGE_BYTES + MAX_CONTEXT * CONTEXT_BYTES + 64];
   size_t n = (size_t)snprintf(text, sizeof text, "%s", e->message);

@@ -20,6 +20,23 @@ void crn_error_clear(void);
 /// The comma shows the compiler that the value is the code: it then knows that results stay unset only on failure.
 #define CRN_FAIL(code, ...) (crn_fail(CAIRN_##code, __FILE__, __LINE__, __VA_ARGS__), CAIRN_##code)
 
+/// Refuses NULL for an argument of a public function: the first thing such a function does with its pointers. Functions that give no status
+/// give nothing instead (0, false, NULL). tests/headers calls every one of them with NULL for each pointer.
+#define CRN_REQUIRE(pointer) CRN_REQUIRE_NAMED(pointer, #pointer)
+
+/// As CRN_REQUIRE where the header has another name for it.
+#define CRN_REQUIRE_NAMED(pointer, name)                                                            \
+  do {                                                                                              \
+    if (!(pointer)) return CRN_FAIL(INVALID_ARGUMENT, "%s: '%s' must not be NULL", __func__, name); \
+  } while (0)
+
+/// As CRN_REQUIRE for the beginning of `count` things, of which there may be none.
+#define CRN_REQUIRE_SOME(pointer, count)                                                                           \
+  do {                                                                                                             \
+    if (!(pointer) && (count))                                                                                     \
+      return CRN_FAIL(INVALID_ARGUMENT, "%s: '%s' must not be NULL unless '%s' is 0", __func__, #pointer, #count); \
+  } while (0)
+
 /// Evaluates an expression of type cairn_status and returns it from the function when it failed.
 #define CRN_TRY(expr)                                        \
   do {                                                       \

@@ -70,6 +70,7 @@ void crn_trace_name_thread(cairn_context *c, const char *name) {
 
 // Starting and stopping from several threads at once is decided by the flag.
 cairn_status cairn_trace_start(cairn_context *c) {
+  CRN_REQUIRE_NAMED(c, "context");
   struct crn_tracer *t = atomic_load_explicit(&c->tracer, memory_order_acquire);
   if (!t) {
     CRN_TRY(crn_alloc_zero(&c->allocator, sizeof *t, &t));
@@ -125,6 +126,8 @@ static cairn_status write_events(crn_file_writer *w, const struct crn_tracer *t,
 }
 
 cairn_status cairn_trace_stop(cairn_context *c, const char *path) {
+  CRN_REQUIRE_NAMED(c, "context");
+  CRN_REQUIRE(path);
   struct crn_tracer *t = atomic_load_explicit(&c->tracer, memory_order_acquire);
   if (!t || !atomic_exchange(&c->is_tracing, false)) return CRN_FAIL(FAILED_PRECONDITION, "no trace is being made; start one first");
   crn_file_writer w;

@@ -110,6 +110,8 @@ static cairn_status run_compile(compile *c, const char *folder) {
 }
 
 cairn_status cairn_model_compile(cairn_model *m, const char *folder) {
+  CRN_REQUIRE_NAMED(m, "model");
+  CRN_REQUIRE(folder);
   if (!m->asset || m->asset->borrowed) return CRN_FAIL(UNSUPPORTED, "only stored .aimodel assets can be compiled");
   if (m->asset->compiled) return CRN_FAIL(INVALID_ARGUMENT, "'%s' is compiled already", cairn_asset_path(m->asset));
   compile c = {.model = m, .allocator = &m->context->allocator};

@@ -233,12 +233,14 @@ cairn_status crn_function_collect(cairn_function *f, crn_workspace *w, const cai
 }
 
 int cairn_outputs_count(const cairn_outputs *o) {
+  if (!o) return 0;
   int n = 0;
   for (int i = 0; i < o->n; i++) n += o->arrays[i] != NULL;
   return n;
 }
 
 const char *cairn_outputs_name(const cairn_outputs *o, int i) {
+  if (!o) return NULL;
   for (int k = 0; k < o->n; k++) {
     if (o->arrays[k] && i-- == 0) return o->names[k];
   }
@@ -246,7 +248,10 @@ const char *cairn_outputs_name(const cairn_outputs *o, int i) {
 }
 
 cairn_status cairn_outputs_take(cairn_outputs *o, const char *name, cairn_ndarray **out_array) {
+  CRN_REQUIRE(out_array);
   *out_array = NULL;
+  CRN_REQUIRE_NAMED(o, "outputs");
+  CRN_REQUIRE(name);
   for (int i = 0; i < o->n; i++) {
     if (strcmp(o->names[i], name)) continue;
     if (!o->arrays[i]) return CRN_FAIL(NOT_FOUND, "output '%s' was taken already", name);
@@ -356,6 +361,8 @@ cairn_status crn_function_run_checked(cairn_function *f, const cairn_run_args *a
 }
 
 cairn_status cairn_function_run(cairn_function *f, const cairn_run_args *args, cairn_outputs **out_outputs) {
+  CRN_REQUIRE_NAMED(f, "function");
+  CRN_REQUIRE(args);
   if (out_outputs) *out_outputs = NULL;
   CRN_TRY(crn_function_check_args(f, args, out_outputs != NULL, false));
   return crn_function_run_on_host(f, args, out_outputs);

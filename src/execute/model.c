@@ -70,10 +70,12 @@ cairn_status crn_model_create_from_program(cairn_context *context, crn_program *
 }
 
 cairn_status cairn_model_create(cairn_asset *asset, const cairn_model_options *options, cairn_model **out_model) {
+  CRN_REQUIRE(out_model);
+  *out_model = NULL;
+  CRN_REQUIRE(asset);
   crn_bc_module *module;
   crn_program *program = NULL;
   int64_t start = crn_trace_begin(asset->context);
-  *out_model = NULL;
   CRN_TRY(crn_asset_open_module(asset, &module));
   cairn_status status = crn_program_from_mlirbc(&asset->context->allocator, module, &program);
   crn_bc_module_close(module);
@@ -90,9 +92,11 @@ cairn_status cairn_model_create(cairn_asset *asset, const cairn_model_options *o
 }
 
 cairn_status cairn_model_load(cairn_context *context, const char *path, const cairn_model_options *options, cairn_model **out_model) {
+  CRN_REQUIRE(out_model);
+  *out_model = NULL;
+  CRN_REQUIRE(context);
   cairn_asset *asset;
   int64_t start = crn_trace_begin(context);
-  *out_model = NULL;
   CRN_TRY(cairn_asset_open(context, path, &(cairn_asset_options){.strict_hash = options && options->strict_hash}, &asset));
   CRN_TRACE_END(context, start, "load", path, "Open asset");
   cairn_status status = cairn_model_create(asset, options, out_model);
@@ -100,7 +104,10 @@ cairn_status cairn_model_load(cairn_context *context, const char *path, const ca
   return status;
 }
 
-void cairn_model_retain(cairn_model *m) { atomic_fetch_add_explicit(&m->references, 1, memory_order_relaxed); }
+void cairn_model_retain(cairn_model *m) {
+  if (!m) return;
+  atomic_fetch_add_explicit(&m->references, 1, memory_order_relaxed);
+}
 
 void cairn_model_release(cairn_model *m) {
   if (!m || atomic_fetch_sub_explicit(&m->references, 1, memory_order_acq_rel) != 1) return;
@@ -113,9 +120,10 @@ void cairn_model_release(cairn_model *m) {
   cairn_context_release(context);
 }
 
-int cairn_model_function_count(const cairn_model *m) { return m->n_functions; }
+int cairn_model_function_count(const cairn_model *m) { return m ? m->n_functions : 0; }
 
 const cairn_function_info *cairn_model_function_info(const cairn_model *m, int i) {
+  if (!m) return NULL;
   return i >= 0 && i < m->n_functions ? &m->functions[i] : NULL;
 }
 
@@ -182,7 +190,10 @@ static void warn_of_reshapes(const cairn_model *m, const cairn_function_info *in
 }
 
 cairn_status cairn_model_function(cairn_model *m, const char *name, cairn_function **out_function) {
+  CRN_REQUIRE(out_function);
   *out_function = NULL;
+  CRN_REQUIRE_NAMED(m, "model");
+  CRN_REQUIRE(name);
   int at = 0;
   while (at < m->n_functions && strcmp(m->functions[at].name, name)) at++;
   if (at == m->n_functions) return not_found(m, name);
@@ -212,7 +223,10 @@ cairn_status cairn_model_function(cairn_model *m, const char *name, cairn_functi
   return CAIRN_OK;
 }
 
-void cairn_function_retain(cairn_function *f) { atomic_fetch_add_explicit(&f->references, 1, memory_order_relaxed); }
+void cairn_function_retain(cairn_function *f) {
+  if (!f) return;
+  atomic_fetch_add_explicit(&f->references, 1, memory_order_relaxed);
+}
 
 void cairn_function_release(cairn_function *f) {
   if (!f || atomic_fetch_sub_explicit(&f->references, 1, memory_order_acq_rel) != 1) return;
@@ -230,6 +244,9 @@ void cairn_function_release(cairn_function *f) {
 }
 
 cairn_status cairn_function_print_plan(const cairn_function *f, char *out_text, size_t capacity, size_t *out_bytes) {
+  CRN_REQUIRE_NAMED(f, "function");
+  CRN_REQUIRE_SOME(out_text, capacity);
+  CRN_REQUIRE(out_bytes);
   crn_str text;
   *out_bytes = 0;
   crn_str_initialize(&text, &f->model->context->allocator);
@@ -253,6 +270,7 @@ const char *cairn_device_text(cairn_device device) {
 }
 
 cairn_status cairn_function_set_max_in_flight(cairn_function *f, int max_in_flight) {
+  CRN_REQUIRE_NAMED(f, "function");
   if (max_in_flight < 0) return CRN_FAIL(INVALID_ARGUMENT, "max_in_flight is %d, 0 (no bound) or more expected", max_in_flight);
   crn_work_list *list = &f->model->context->work;
   pthread_mutex_lock(&list->lock);
@@ -263,15 +281,12 @@ cairn_status cairn_function_set_max_in_flight(cairn_function *f, int max_in_flig
   return CAIRN_OK;
 }
 
-cairn_precision cairn_function_get_precision(const cairn_function *f) { return f->plan->precision; }
+cairn_precision cairn_function_get_precision(const cairn_function *f) { return f ? f->plan->precision : CAIRN_PRECISION_DEFAULT; }
 
 // Every kernel of this build is one of the CPU.
-cairn_device cairn_function_get_device(const cairn_function *f) {
-  (void)f;
-  return CAIRN_DEVICE_CPU;
-}
+cairn_device cairn_function_get_device(const cairn_function *f) { return f ? CAIRN_DEVICE_CPU : CAIRN_DEVICE_DEFAULT; }
 
-const cairn_function_info *cairn_function_describe(const cairn_function *f) { return f->info; }
+const cairn_function_info *cairn_function_describe(const cairn_function *f) { return f ? f->info : NULL; }
 
 static const cairn_descriptor *find_descriptor(const cairn_descriptor *d, int n, const char *name) {
   for (int i = 0; i < n; i++) {
@@ -281,16 +296,23 @@ static const cairn_descriptor *find_descriptor(const cairn_descriptor *d, int n,
 }
 
 const cairn_descriptor *cairn_function_input(const cairn_function *f, const char *name) {
+  if (!f || !name) return NULL;
   return find_descriptor(f->info->inputs, f->info->n_inputs, name);
 }
 const cairn_descriptor *cairn_function_output(const cairn_function *f, const char *name) {
-  return find_descriptor(f->info->outputs, f->info->n_outputs, name);
+  return f ? find_descriptor(f->info->outputs, f->info->n_outputs, name) : NULL;
 }
 const cairn_descriptor *cairn_function_state(const cairn_function *f, const char *name) {
+  if (!f || !name) return NULL;
   return find_descriptor(f->info->states, f->info->n_states, name);
 }
 
 void cairn_function_get_stats(const cairn_function *f, cairn_function_stats *out_stats) {
+  if (!out_stats) return;
+  if (!f) {
+    *out_stats = (cairn_function_stats){0};
+    return;
+  }
   pthread_mutex_lock((pthread_mutex_t *)&f->lock);
   *out_stats = f->stats;
   out_stats->weight_bytes = crn_plan_weight_bytes(f->plan);

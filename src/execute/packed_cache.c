@@ -77,6 +77,7 @@ static void read_model(const char *path, char *out, size_t capacity) {
 }
 
 cairn_status cairn_cache_list(cairn_status (*visit)(void *user, const cairn_cache_entry *entry), void *user) {
+  CRN_REQUIRE(visit);
   crn_str folder;
   crn_str_initialize(&folder, crn_default_allocator());
   cairn_status status = crn_cache_directory(&folder);
@@ -147,6 +148,8 @@ static void remove_hashes(void) {
 }
 
 cairn_status cairn_cache_clear(int64_t *out_n, uint64_t *out_bytes) {
+  CRN_REQUIRE_NAMED(out_n, "out_n_entries");
+  CRN_REQUIRE(out_bytes);
   removed r = {0};
   remove_hashes();
   cairn_status status = cairn_cache_list(remove_one, &r);
@@ -156,6 +159,9 @@ cairn_status cairn_cache_clear(int64_t *out_n, uint64_t *out_bytes) {
 }
 
 cairn_status cairn_cache_remove(const char *model, int64_t *out_n, uint64_t *out_bytes) {
+  CRN_REQUIRE(model);
+  CRN_REQUIRE_NAMED(out_n, "out_n_entries");
+  CRN_REQUIRE(out_bytes);
   char resolved[PATH_MAX];
   size_t n = strlen(model);
   *out_n = 0;
@@ -173,6 +179,8 @@ cairn_status cairn_cache_remove(const char *model, int64_t *out_n, uint64_t *out
 }
 
 cairn_status cairn_cache_directory(char *out_path, size_t capacity, size_t *out_bytes) {
+  CRN_REQUIRE_SOME(out_path, capacity);
+  CRN_REQUIRE(out_bytes);
   crn_str folder;
   crn_str_initialize(&folder, crn_default_allocator());
   cairn_status status = crn_cache_directory(&folder);

@@ -34,7 +34,10 @@ cairn_status crn_run_view(crn_workspace *w, const crn_step *s, crn_kernel_args *
 }
 
 cairn_status cairn_function_find_page_copier(const cairn_function *f, const char *state, const char **out_operation) {
+  CRN_REQUIRE(out_operation);
   *out_operation = NULL;
+  CRN_REQUIRE_NAMED(f, "function");
+  CRN_REQUIRE(state);
   for (uint32_t i = 0; i < f->plan->n_states; i++) {
     if (strcmp(f->plan->states[i].name, state) != 0) continue;
     const crn_step *step;

@@ -355,6 +355,8 @@ static cairn_status run_apart(cairn_function *f, const cairn_run_args *args, int
 
 cairn_status cairn_function_run_batch(cairn_function *f, const cairn_run_args *args, int n, cairn_outputs **out_outputs,
                                       cairn_status *out_statuses) {
+  CRN_REQUIRE_NAMED(f, "function");
+  CRN_REQUIRE_SOME(args, n);
   for (int i = 0; i < n; i++) {
     if (out_outputs) out_outputs[i] = NULL;
     if (out_statuses) out_statuses[i] = CAIRN_OK;

@@ -34,9 +34,12 @@ static cairn_status create_arrays(cairn_state *s, const cairn_state_shape *shape
 }
 
 cairn_status cairn_state_create(cairn_function *function, const cairn_state_shape *shapes, int n_shapes, cairn_state **out_state) {
+  CRN_REQUIRE(out_state);
+  *out_state = NULL;
+  CRN_REQUIRE(function);
+  CRN_REQUIRE_SOME(shapes, n_shapes);
   const cairn_allocator *a = &function->model->context->allocator;
   cairn_state *s;
-  *out_state = NULL;
   CRN_TRY(crn_alloc_zero(a, sizeof *s, &s));
   s->function = function;
   cairn_function_retain(function);
@@ -51,11 +54,13 @@ cairn_status cairn_state_create(cairn_function *function, const cairn_state_shap
 }
 
 const cairn_named_array *cairn_state_arrays(const cairn_state *s, int *out_n) {
+  if (!s || !out_n) return NULL;
   *out_n = s->n;
   return s->arrays;
 }
 
 cairn_status cairn_state_reset(cairn_state *s) {
+  CRN_REQUIRE_NAMED(s, "state");
   for (int i = 0; i < s->n; i++) CRN_TRY(cairn_ndarray_zero(s->arrays[i].array));
   return CAIRN_OK;
 }

@@ -201,6 +201,7 @@ static bool is_cancellable(const crn_work *w) { return w->phase == CRN_WORK_WAIT
 
 // A mark is no work: it tells that the rest is over, which is so all the sooner.
 int cairn_stream_cancel(cairn_stream *s) {
+  if (!s) return 0;
   crn_work_list *list = &s->context->work;
   crn_work *dead = NULL;
   crn_callback *callbacks = NULL, **end = &callbacks;
@@ -230,6 +231,7 @@ static void await_works_before(cairn_stream *s, int64_t sequence) {
 }
 
 cairn_status cairn_stream_wait(cairn_stream *s) {
+  CRN_REQUIRE_NAMED(s, "stream");
   crn_work_list *list = &s->context->work;
   crn_work *dead = NULL;
   CRN_TRY(crn_work_check_may_wait("a stream"));
@@ -248,6 +250,7 @@ cairn_status cairn_stream_wait(cairn_stream *s) {
 }
 
 int cairn_stream_pending(const cairn_stream *s) {
+  if (!s) return 0;
   crn_work_list *list = &s->context->work;
   pthread_mutex_lock(&list->lock);
   int n = s->n_works;
@@ -256,6 +259,7 @@ int cairn_stream_pending(const cairn_stream *s) {
 }
 
 cairn_status cairn_ndarray_wait_idle(cairn_ndarray *array) {
+  CRN_REQUIRE(array);
   crn_work_list *list = &array->storage->context->work;
   const crn_access access = crn_access_of(array, "", CRN_ACCESS_UPDATE);
   cairn_status status = CAIRN_OK;
@@ -281,9 +285,11 @@ static cairn_status start_workers(cairn_stream *s) {
 }
 
 cairn_status cairn_stream_create(cairn_context *c, const cairn_stream_options *options, cairn_stream **out_stream) {
+  CRN_REQUIRE(out_stream);
+  *out_stream = NULL;
+  CRN_REQUIRE_NAMED(c, "context");
   enum { DEFAULT_QUEUED = 64, MAX_WORKERS = 64 };
   cairn_stream_options o = options ? *options : (cairn_stream_options){0};
-  *out_stream = NULL;
   if (o.max_queued < 0) return CRN_FAIL(INVALID_ARGUMENT, "max_queued is %d, 1 or more expected (0 = %d)", o.max_queued, DEFAULT_QUEUED);
   if (o.n_workers < 0 || o.n_workers > MAX_WORKERS)
     return CRN_FAIL(INVALID_ARGUMENT, "n_workers is %d, 1 to %d expected (0 = 1)", o.n_workers, MAX_WORKERS);

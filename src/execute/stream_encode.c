@@ -75,6 +75,9 @@ static void clear(cairn_value **out_values, int n) {
 }
 
 cairn_status cairn_stream_encode(cairn_stream *s, cairn_function *f, const cairn_encode_args *args, cairn_value **out_values) {
+  CRN_REQUIRE_NAMED(s, "stream");
+  CRN_REQUIRE_NAMED(f, "function");
+  CRN_REQUIRE(args);
   crn_job *j;
   int n = f->info->n_outputs;
   clear(out_values, n);
@@ -93,6 +96,8 @@ cairn_status cairn_stream_encode(cairn_stream *s, cairn_function *f, const cairn
 }
 
 cairn_status cairn_stream_encode_call(cairn_stream *s, const cairn_call_args *args, cairn_value **out_values) {
+  CRN_REQUIRE_NAMED(s, "stream");
+  CRN_REQUIRE(args);
   crn_job *j;
   if (args->n_inputs < 0 || args->n_targets < 0 || args->n_outputs < 0)
     return CRN_FAIL(INVALID_ARGUMENT, "call '%s': a count is negative", args->name ? args->name : "");
@@ -118,14 +123,19 @@ static cairn_status copy_array(void *user, const cairn_named_array *inputs, int 
 }
 
 cairn_status cairn_stream_encode_snapshot(cairn_stream *s, cairn_ndarray *array, cairn_value **out_value) {
+  CRN_REQUIRE(out_value);
+  *out_value = NULL;
+  CRN_REQUIRE_NAMED(s, "stream");
   const cairn_stream_input input = {.name = "array", .array = array};
   return cairn_stream_encode_call(
       s, &(cairn_call_args){.name = "snapshot", .call = copy_array, .inputs = &input, .n_inputs = 1, .n_outputs = 1}, out_value);
 }
 
 cairn_status cairn_stream_mark(cairn_stream *s, cairn_value **out_value) {
-  crn_job *j;
+  CRN_REQUIRE(out_value);
   *out_value = NULL;
+  CRN_REQUIRE_NAMED(s, "stream");
+  crn_job *j;
   CRN_TRY(crn_job_create(s->context, &(crn_job_size){.n_outputs = 1}, &j));
   j->work.is_mark = true;
   return queue(s, j, NULL, out_value);

@@ -16,8 +16,10 @@ cairn_status crn_value_create_pending(cairn_context *c, cairn_value **out_value)
 }
 
 cairn_status cairn_value_create(cairn_ndarray *array, cairn_value **out_value) {
-  cairn_ndarray *view;
+  CRN_REQUIRE(out_value);
   *out_value = NULL;
+  CRN_REQUIRE(array);
+  cairn_ndarray *view;
   CRN_TRY(cairn_ndarray_const_view(array, &view));
   cairn_status status = crn_value_create_pending(array->storage->context, out_value);
   if (status != CAIRN_OK) {
@@ -29,7 +31,10 @@ cairn_status cairn_value_create(cairn_ndarray *array, cairn_value **out_value) {
   return CAIRN_OK;
 }
 
-void cairn_value_retain(cairn_value *v) { atomic_fetch_add_explicit(&v->references, 1, memory_order_relaxed); }
+void cairn_value_retain(cairn_value *v) {
+  if (!v) return;
+  atomic_fetch_add_explicit(&v->references, 1, memory_order_relaxed);
+}
 
 // Work holds its values, so a value that goes away is done, or its work was never queued. Callbacks hold it too.
 void cairn_value_release(cairn_value *v) {
@@ -77,6 +82,7 @@ void crn_callbacks_call(cairn_context *context, crn_callback *first) {
 // --- the caller's side ------------------------------------------------------------------------------------------------
 
 bool cairn_value_is_done(const cairn_value *v) {
+  if (!v) return false;
   crn_work_list *list = list_of(v);
   pthread_mutex_lock(&list->lock);
   bool done = v->is_done;
@@ -85,6 +91,7 @@ bool cairn_value_is_done(const cairn_value *v) {
 }
 
 cairn_status cairn_value_wait(cairn_value *v) {
+  CRN_REQUIRE_NAMED(v, "value");
   crn_work_list *list = list_of(v);
   cairn_status status = CAIRN_OK;
   pthread_mutex_lock(&list->lock);
@@ -96,7 +103,9 @@ cairn_status cairn_value_wait(cairn_value *v) {
 }
 
 cairn_status cairn_value_array(cairn_value *v, cairn_ndarray **out_array) {
+  CRN_REQUIRE(out_array);
   *out_array = NULL;
+  CRN_REQUIRE_NAMED(v, "value");
   CRN_TRY(cairn_value_wait(v));
   if (!v->array) return CRN_FAIL(NOT_FOUND, "the value of a mark has no array");
   cairn_ndarray_retain(v->array);
@@ -105,6 +114,8 @@ cairn_status cairn_value_array(cairn_value *v, cairn_ndarray **out_array) {
 }
 
 cairn_status cairn_value_on_completed(cairn_value *v, cairn_value_completed_fn completed, void *user) {
+  CRN_REQUIRE_NAMED(v, "value");
+  CRN_REQUIRE(completed);
   crn_work_list *list = list_of(v);
   crn_callback *c;
   CRN_TRY(crn_recycle_take(&v->context->blocks, sizeof *c, &c));
@@ -124,6 +135,7 @@ cairn_status cairn_value_on_completed(cairn_value *v, cairn_value_completed_fn c
 }
 
 cairn_status cairn_value_cancel(cairn_value *v) {
+  CRN_REQUIRE_NAMED(v, "value");
   crn_work_list *list = list_of(v);
   crn_work *dead = NULL;
   crn_callback *callbacks = NULL, **end = &callbacks;

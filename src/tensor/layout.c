@@ -21,6 +21,7 @@ bool crn_layout_strides(const int64_t *dims, const int64_t *interleave, int rank
 }
 
 bool cairn_descriptor_is_dynamic(const cairn_descriptor *d) {
+  if (!d) return false;
   for (int i = 0; i < d->rank; i++) {
     if (d->shape[i] < 0) return true;
   }
@@ -40,6 +41,7 @@ static cairn_status check_shape(const cairn_descriptor *d, const int64_t *shape,
 }
 
 cairn_status cairn_descriptor_resolve(const cairn_descriptor *d, const int64_t *shape, int rank, int64_t *out_strides, size_t *out_bytes) {
+  CRN_REQUIRE_NAMED(d, "descriptor");
   if (!shape) {
     shape = d->shape;
     rank = d->rank;

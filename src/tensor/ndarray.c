@@ -89,6 +89,10 @@ static cairn_status create_with_layout(cairn_context *context, cairn_dtype dtype
 }
 
 cairn_status cairn_ndarray_create(cairn_context *context, cairn_dtype dtype, const int64_t *shape, int rank, cairn_ndarray **out_array) {
+  CRN_REQUIRE(out_array);
+  *out_array = NULL;
+  CRN_REQUIRE(context);
+  CRN_REQUIRE_SOME(shape, rank);
   return create_with_layout(context, dtype, shape, NULL, rank, true, out_array);
 }
 
@@ -99,7 +103,10 @@ cairn_status crn_ndarray_create_uninitialized(cairn_context *context, cairn_dtyp
 
 cairn_status cairn_ndarray_create_from_descriptor(cairn_context *context, const cairn_descriptor *d, const int64_t *shape, int rank,
                                                   cairn_ndarray **out_array) {
+  CRN_REQUIRE(out_array);
   *out_array = NULL;
+  CRN_REQUIRE(context);
+  CRN_REQUIRE_NAMED(d, "descriptor");
   CRN_TRY(cairn_descriptor_resolve(d, shape, rank, NULL, NULL));
   return create_with_layout(context, d->dtype, shape ? shape : d->shape, d->interleave, d->rank, true, out_array);
 }
@@ -131,7 +138,10 @@ static cairn_status check_extent(const cairn_ndarray_wrap_options *o, const crn_
 }
 
 cairn_status cairn_ndarray_wrap(cairn_context *context, const cairn_ndarray_wrap_options *o, cairn_ndarray **out_array) {
+  CRN_REQUIRE(out_array);
   *out_array = NULL;
+  CRN_REQUIRE(context);
+  CRN_REQUIRE_NAMED(o, "options");
   CRN_TRY(check_type_and_rank(o->dtype, o->shape, o->rank));
   int64_t n;
   if (!crn_shape_count(o->shape, o->rank, &n)) return CRN_FAIL(OUT_OF_RANGE, "an array of this shape is too large for memory");
@@ -182,14 +192,18 @@ static cairn_status find_slice(const cairn_ndarray *array, const int64_t *start,
 }
 
 cairn_status cairn_ndarray_slice(cairn_ndarray *array, const int64_t *start, const int64_t *end, cairn_ndarray **out_view) {
-  crn_tensor view;
+  CRN_REQUIRE(out_view);
   *out_view = NULL;
+  CRN_REQUIRE(array);
+  crn_tensor view;
   CRN_TRY(find_slice(array, start, end, &view));
   atomic_fetch_add_explicit(&array->storage->references, 1, memory_order_relaxed);
   return crn_ndarray_create_over(array->storage, &view, array->interleave, array->is_read_only, out_view);
 }
 
 cairn_status cairn_ndarray_reslice(cairn_ndarray *array, const int64_t *start, const int64_t *end, cairn_ndarray **in_out_view) {
+  CRN_REQUIRE(array);
+  CRN_REQUIRE(in_out_view);
   cairn_ndarray *old = *in_out_view;
   bool is_ours = old && old != array && old->storage == array->storage && !array->is_interleaved && !old->is_interleaved &&
                  old->is_read_only == array->is_read_only && atomic_load_explicit(&old->references, memory_order_acquire) == 1;
@@ -200,12 +214,17 @@ cairn_status cairn_ndarray_reslice(cairn_ndarray *array, const int64_t *start, c
 }
 
 cairn_status cairn_ndarray_const_view(cairn_ndarray *array, cairn_ndarray **out_view) {
+  CRN_REQUIRE(out_view);
   *out_view = NULL;
+  CRN_REQUIRE(array);
   atomic_fetch_add_explicit(&array->storage->references, 1, memory_order_relaxed);
   return crn_ndarray_create_over(array->storage, &array->view, array->interleave, true, out_view);
 }
 
-void cairn_ndarray_retain(cairn_ndarray *a) { atomic_fetch_add_explicit(&a->references, 1, memory_order_relaxed); }
+void cairn_ndarray_retain(cairn_ndarray *a) {
+  if (!a) return;
+  atomic_fetch_add_explicit(&a->references, 1, memory_order_relaxed);
+}
 
 void cairn_ndarray_release(cairn_ndarray *a) {
   if (!a || atomic_fetch_sub_explicit(&a->references, 1, memory_order_acq_rel) != 1) return;
@@ -216,16 +235,22 @@ void cairn_ndarray_release(cairn_ndarray *a) {
 
 // --- facts -----------------------------------------------------------------------------------------------------------
 
-cairn_dtype cairn_ndarray_dtype(const cairn_ndarray *a) { return a->view.dtype; }
-int cairn_ndarray_rank(const cairn_ndarray *a) { return a->view.rank; }
-const int64_t *cairn_ndarray_shape(const cairn_ndarray *a) { return a->view.dims; }
-const int64_t *cairn_ndarray_strides(const cairn_ndarray *a) { return a->view.strides; }
-const int64_t *cairn_ndarray_interleave(const cairn_ndarray *a) { return a->interleave; }
-int64_t cairn_ndarray_count(const cairn_ndarray *a) { return crn_tensor_count(&a->view); }
-bool cairn_ndarray_is_contiguous(const cairn_ndarray *a) { return !a->is_interleaved && crn_tensor_is_contiguous(&a->view); }
-bool cairn_ndarray_is_read_only(const cairn_ndarray *a) { return a->is_read_only; }
-const void *cairn_ndarray_data(const cairn_ndarray *a) { return a->view.pages ? NULL : a->view.data; }
-void *cairn_ndarray_mutable_data(cairn_ndarray *a) { return a->is_read_only || a->view.pages ? NULL : a->view.data; }
+cairn_dtype cairn_ndarray_dtype(const cairn_ndarray *a) { return a ? a->view.dtype : CAIRN_DTYPE_NONE; }
+int cairn_ndarray_rank(const cairn_ndarray *a) { return a ? a->view.rank : 0; }
+const int64_t *cairn_ndarray_shape(const cairn_ndarray *a) { return a ? a->view.dims : NULL; }
+const int64_t *cairn_ndarray_strides(const cairn_ndarray *a) { return a ? a->view.strides : NULL; }
+const int64_t *cairn_ndarray_interleave(const cairn_ndarray *a) { return a ? a->interleave : NULL; }
+int64_t cairn_ndarray_count(const cairn_ndarray *a) { return a ? crn_tensor_count(&a->view) : 0; }
+bool cairn_ndarray_is_contiguous(const cairn_ndarray *a) { return a && !a->is_interleaved && crn_tensor_is_contiguous(&a->view); }
+bool cairn_ndarray_is_read_only(const cairn_ndarray *a) { return a && a->is_read_only; }
+const void *cairn_ndarray_data(const cairn_ndarray *a) {
+  if (!a) return NULL;
+  return a->view.pages ? NULL : a->view.data;
+}
+void *cairn_ndarray_mutable_data(cairn_ndarray *a) {
+  if (!a) return NULL;
+  return a->is_read_only || a->view.pages ? NULL : a->view.data;
+}
 
 // --- elements --------------------------------------------------------------------------------------------------------
 
@@ -240,6 +265,8 @@ static cairn_status check_writable(const cairn_ndarray *a) {
 }
 
 cairn_status cairn_ndarray_read(const cairn_ndarray *a, void *out_data, size_t bytes) {
+  CRN_REQUIRE_NAMED(a, "array");
+  CRN_REQUIRE_SOME(out_data, bytes);
   CRN_TRY(check_size(a, bytes));
   crn_tensor plain = crn_tensor_make(a->view.dtype, a->view.dims, a->view.rank, out_data);
   crn_ndarray_copy_out(a, &plain);
@@ -247,6 +274,8 @@ cairn_status cairn_ndarray_read(const cairn_ndarray *a, void *out_data, size_t b
 }
 
 cairn_status cairn_ndarray_write(cairn_ndarray *a, const void *data, size_t bytes) {
+  CRN_REQUIRE_NAMED(a, "array");
+  CRN_REQUIRE_SOME(data, bytes);
   CRN_TRY(check_writable(a));
   CRN_TRY(check_size(a, bytes));
   crn_tensor plain = crn_tensor_make(a->view.dtype, a->view.dims, a->view.rank, (void *)data);
@@ -254,6 +283,8 @@ cairn_status cairn_ndarray_write(cairn_ndarray *a, const void *data, size_t byte
 }
 
 cairn_status cairn_ndarray_copy(const cairn_ndarray *source, cairn_ndarray *target) {
+  CRN_REQUIRE(source);
+  CRN_REQUIRE(target);
   CRN_TRY(check_writable(target));
   if (source->view.dtype != target->view.dtype || !crn_tensor_same_shape(&source->view, &target->view)) {
     return CRN_FAIL(INVALID_ARGUMENT, "arrays of unequal type or shape");
@@ -277,6 +308,7 @@ cairn_status cairn_ndarray_copy(const cairn_ndarray *source, cairn_ndarray *targ
 }
 
 cairn_status cairn_ndarray_zero(cairn_ndarray *a) {
+  CRN_REQUIRE_NAMED(a, "array");
   CRN_TRY(check_writable(a));
   if (crn_ndarray_is_whole_segmented(a)) return cairn_ndarray_drop_rows(a, 0, a->view.dims[a->storage->pages->axis]);
   if (cairn_ndarray_is_contiguous(a)) {

@@ -4,8 +4,12 @@
 
 cairn_status cairn_ndarray_create_segmented(cairn_context *c, cairn_dtype dtype, const int64_t *shape, int rank,
                                             const cairn_segments *segments, cairn_ndarray **out_array) {
-  const cairn_allocator *a = &c->allocator;
+  CRN_REQUIRE(out_array);
   *out_array = NULL;
+  CRN_REQUIRE_NAMED(c, "context");
+  CRN_REQUIRE_SOME(shape, rank);
+  CRN_REQUIRE(segments);
+  const cairn_allocator *a = &c->allocator;
   if (cairn_dtype_bytes(dtype) == 0) return CRN_FAIL(INVALID_ARGUMENT, "%d is not an element type", (int)dtype);
   if (rank < 1 || rank > CAIRN_MAX_RANK) return CRN_FAIL(INVALID_ARGUMENT, "rank %d is outside of 1 to %d", rank, CAIRN_MAX_RANK);
   for (int i = 0; i < rank; i++) {
@@ -57,6 +61,7 @@ static cairn_status check_range(const cairn_ndarray *a, int64_t first, int64_t e
 }
 
 cairn_status cairn_ndarray_grow(cairn_ndarray *a, int64_t rows) {
+  CRN_REQUIRE_NAMED(a, "array");
   CRN_TRY(check(a));
   int64_t *now = &a->view.dims[a->view.pages->axis];
   if (rows < *now)
@@ -67,6 +72,7 @@ cairn_status cairn_ndarray_grow(cairn_ndarray *a, int64_t rows) {
 }
 
 cairn_status cairn_ndarray_reserve_rows(cairn_ndarray *a, int64_t first, int64_t end) {
+  CRN_REQUIRE_NAMED(a, "array");
   CRN_TRY(check_whole(a));
   CRN_TRY(check_range(a, first, end));
   // Where nothing is missing nothing changes, so a run may go on meanwhile.
@@ -76,6 +82,7 @@ cairn_status cairn_ndarray_reserve_rows(cairn_ndarray *a, int64_t first, int64_t
 }
 
 cairn_status cairn_ndarray_keep_ready(cairn_ndarray *a, int n) {
+  CRN_REQUIRE_NAMED(a, "array");
   CRN_TRY(check(a));
   crn_page_store_keep_ready(a->view.pages->store, n);
   return CAIRN_OK;
@@ -93,6 +100,8 @@ static bool is_alike(const cairn_ndarray *a, const cairn_ndarray *b) {
 }
 
 cairn_status cairn_ndarray_share_rows(cairn_ndarray *source, int64_t rows, cairn_ndarray *target) {
+  CRN_REQUIRE(source);
+  CRN_REQUIRE(target);
   CRN_TRY(check(source));
   CRN_TRY(check(target));
   if (source->storage == target->storage || !is_alike(source, target))
@@ -115,6 +124,7 @@ cairn_status cairn_ndarray_share_rows(cairn_ndarray *source, int64_t rows, cairn
 }
 
 cairn_status cairn_ndarray_drop_rows(cairn_ndarray *a, int64_t first, int64_t end) {
+  CRN_REQUIRE_NAMED(a, "array");
   CRN_TRY(check(a));
   CRN_TRY(check_range(a, first, end));
   crn_pages *p = a->view.pages;
@@ -131,15 +141,22 @@ cairn_status cairn_ndarray_drop_rows(cairn_ndarray *a, int64_t first, int64_t en
 }
 
 cairn_status cairn_ndarray_set_window(cairn_ndarray *a, const cairn_ndarray_window *w) {
+  CRN_REQUIRE_NAMED(a, "array");
+  CRN_REQUIRE_NAMED(w, "window");
   CRN_TRY(check(a));
   if (w->sinks < 0 || w->kept < 0) return CRN_FAIL(INVALID_ARGUMENT, "a window with negative sizes");
   a->view.pages->window = *w;
   return CAIRN_OK;
 }
 
-bool cairn_ndarray_is_segmented(const cairn_ndarray *a) { return a->view.pages != NULL; }
+bool cairn_ndarray_is_segmented(const cairn_ndarray *a) { return a && a->view.pages != NULL; }
 
 void cairn_ndarray_count_segments(const cairn_ndarray *a, cairn_segment_counts *out) {
+  if (!out) return;
+  if (!a) {
+    *out = (cairn_segment_counts){0};
+    return;
+  }
   *out = (cairn_segment_counts){0};
   const crn_pages *p = a->view.pages;
   if (!p) return;
@@ -162,6 +179,7 @@ void cairn_ndarray_count_segments(const cairn_ndarray *a, cairn_segment_counts *
 }
 
 const void *cairn_ndarray_page(const cairn_ndarray *a, int64_t i) {
+  if (!a) return NULL;
   const crn_pages *p = a->view.pages;
   return p && i >= 0 && i < p->n && p->table[i] ? crn_page_data(p->table[i]) : NULL;
 }

@@ -139,6 +139,8 @@ static void print_program(crn_printer *p, size_t file_bytes) {
 
 cairn_status cairn_asset_print(const cairn_asset *asset, const cairn_print_options *options,
                                cairn_status (*write)(void *user, const char *text, size_t bytes), void *user) {
+  CRN_REQUIRE(asset);
+  CRN_REQUIRE(write);
   static const cairn_print_options defaults;
   const cairn_allocator *a = &asset->context->allocator;
   crn_printer *p;

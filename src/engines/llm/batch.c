@@ -33,6 +33,7 @@ static cairn_status create_prototype(const cairn_llm *llm, cairn_llm **out) {
 }
 
 cairn_status cairn_llm_batch_create(const cairn_llm *llm, const cairn_llm_batch_options *options, cairn_llm_batch **out_batch) {
+  CRN_REQUIRE(out_batch);
   cairn_llm_batch_options o = options ? *options : (cairn_llm_batch_options){0};
   cairn_llm_batch *b;
   *out_batch = NULL;
@@ -80,6 +81,9 @@ void cairn_llm_batch_destroy(cairn_llm_batch *b) {
 // --- coming and going -------------------------------------------------------------------------------------------------
 
 cairn_status cairn_llm_batch_join(cairn_llm_batch *b, const cairn_generate_options *options, int64_t *out_id) {
+  CRN_REQUIRE_NAMED(b, "batch");
+  CRN_REQUIRE(options);
+  CRN_REQUIRE(out_id);
   crn_batch_member *m;
   *out_id = 0;
   CRN_TRY(crn_batch_member_create(b->prototype, options, &m));
@@ -102,6 +106,7 @@ static cairn_status find(const cairn_llm_batch *b, int64_t id, size_t *out_at) {
 }
 
 cairn_status cairn_llm_batch_cancel(cairn_llm_batch *b, int64_t id) {
+  CRN_REQUIRE_NAMED(b, "batch");
   size_t at;
   pthread_mutex_lock(&b->lock);
   cairn_status status = find(b, id, &at);
@@ -111,6 +116,8 @@ cairn_status cairn_llm_batch_cancel(cairn_llm_batch *b, int64_t id) {
 }
 
 cairn_status cairn_llm_batch_has_ended(cairn_llm_batch *b, int64_t id, bool *out_ended) {
+  CRN_REQUIRE_NAMED(b, "batch");
+  CRN_REQUIRE(out_ended);
   size_t at;
   *out_ended = false;
   pthread_mutex_lock(&b->lock);
@@ -132,8 +139,10 @@ static cairn_status take_out(cairn_llm_batch *b, int64_t id, crn_batch_member **
 }
 
 cairn_status cairn_llm_batch_take(cairn_llm_batch *b, int64_t id, cairn_generation **out_generation) {
-  crn_batch_member *m = NULL;
+  CRN_REQUIRE(out_generation);
   *out_generation = NULL;
+  CRN_REQUIRE_NAMED(b, "batch");
+  crn_batch_member *m = NULL;
   pthread_mutex_lock(&b->lock);
   cairn_status status = take_out(b, id, &m);
   pthread_mutex_unlock(&b->lock);
@@ -147,6 +156,7 @@ cairn_status cairn_llm_batch_take(cairn_llm_batch *b, int64_t id, cairn_generati
 }
 
 cairn_status cairn_llm_batch_run(cairn_llm_batch *b) {
+  CRN_REQUIRE_NAMED(b, "batch");
   cairn_llm_batch_step_info info;
   do {
     CRN_TRY(cairn_llm_batch_step(b, &info));

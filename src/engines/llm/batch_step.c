@@ -251,6 +251,7 @@ static cairn_status step(cairn_llm_batch *b, cairn_llm_batch_step_info *info) {
 }
 
 cairn_status cairn_llm_batch_step(cairn_llm_batch *b, cairn_llm_batch_step_info *out_info) {
+  CRN_REQUIRE_NAMED(b, "batch");
   cairn_llm_batch_step_info info = {0};
   bool expected = false;
   if (!atomic_compare_exchange_strong(&b->is_stepping, &expected, true)) return CRN_FAIL(BUSY, "a step of the batch is going on");

@@ -191,7 +191,9 @@ done:
 }
 
 cairn_status cairn_bundle_open(cairn_context *context, const char *path, cairn_bundle **out_bundle) {
+  CRN_REQUIRE(out_bundle);
   *out_bundle = NULL;
+  CRN_REQUIRE(context);
   if (!path || !*path) return CRN_FAIL(INVALID_ARGUMENT, "the path of a bundle is empty");
   cairn_bundle *b;
   CRN_TRY(crn_alloc_zero(&context->allocator, sizeof *b, &b));
@@ -220,7 +222,10 @@ done:
   return CAIRN_OK;
 }
 
-void cairn_bundle_retain(cairn_bundle *bundle) { atomic_fetch_add_explicit(&bundle->references, 1, memory_order_relaxed); }
+void cairn_bundle_retain(cairn_bundle *bundle) {
+  if (!bundle) return;
+  atomic_fetch_add_explicit(&bundle->references, 1, memory_order_relaxed);
+}
 
 void cairn_bundle_release(cairn_bundle *bundle) {
   if (!bundle || atomic_fetch_sub_explicit(&bundle->references, 1, memory_order_acq_rel) != 1) return;
@@ -236,10 +241,10 @@ void cairn_bundle_release(cairn_bundle *bundle) {
 
 // --- what it says ---------------------------------------------------------------------------------------------------
 
-const char *cairn_bundle_path(const cairn_bundle *bundle) { return bundle->path.data; }
-const char *cairn_bundle_name(const cairn_bundle *bundle) { return bundle->name; }
-cairn_bundle_kind cairn_bundle_get_kind(const cairn_bundle *bundle) { return bundle->kind; }
-const char *cairn_bundle_metadata_json(const cairn_bundle *bundle) { return bundle->metadata.data; }
+const char *cairn_bundle_path(const cairn_bundle *bundle) { return bundle ? bundle->path.data : NULL; }
+const char *cairn_bundle_name(const cairn_bundle *bundle) { return bundle ? bundle->name : NULL; }
+cairn_bundle_kind cairn_bundle_get_kind(const cairn_bundle *bundle) { return bundle ? bundle->kind : (cairn_bundle_kind)0; }
+const char *cairn_bundle_metadata_json(const cairn_bundle *bundle) { return bundle ? bundle->metadata.data : NULL; }
 
 const char *cairn_bundle_kind_text(cairn_bundle_kind kind) {
   switch (kind) {
@@ -252,17 +257,23 @@ const char *cairn_bundle_kind_text(cairn_bundle_kind kind) {
   return "unknown";
 }
 
-int cairn_bundle_asset_count(const cairn_bundle *bundle) { return bundle->n_roles; }
+int cairn_bundle_asset_count(const cairn_bundle *bundle) { return bundle ? bundle->n_roles : 0; }
 
-const char *cairn_bundle_asset_role(const cairn_bundle *bundle, int i) { return i < 0 || i >= bundle->n_roles ? NULL : bundle->roles[i]; }
-
-const char *cairn_bundle_asset_file(const cairn_bundle *bundle, const char *role) {
-  return json_string_value(json_object_get(json_object_get(bundle->root, "assets"), role));
+const char *cairn_bundle_asset_role(const cairn_bundle *bundle, int i) {
+  if (!bundle) return NULL;
+  return i < 0 || i >= bundle->n_roles ? NULL : bundle->roles[i];
 }
 
-int cairn_bundle_user_data_count(const cairn_bundle *bundle) { return (int)json_object_size(json_object_get(bundle->root, "user_data")); }
+const char *cairn_bundle_asset_file(const cairn_bundle *bundle, const char *role) {
+  return bundle ? json_string_value(json_object_get(json_object_get(bundle->root, "assets"), role)) : NULL;
+}
+
+int cairn_bundle_user_data_count(const cairn_bundle *bundle) {
+  return bundle ? (int)json_object_size(json_object_get(bundle->root, "user_data")) : 0;
+}
 
 const char *cairn_bundle_user_data_key(const cairn_bundle *bundle, int i) {
+  if (!bundle) return NULL;
   json_t *data = json_object_get(bundle->root, "user_data");
   void *it = json_object_iter(data);
   while (it && i-- > 0) it = json_object_iter_next(data, it);
@@ -270,7 +281,7 @@ const char *cairn_bundle_user_data_key(const cairn_bundle *bundle, int i) {
 }
 
 const char *cairn_bundle_user_data(const cairn_bundle *bundle, const char *key) {
-  return json_string_value(json_object_get(json_object_get(bundle->root, "user_data"), key));
+  return bundle ? json_string_value(json_object_get(json_object_get(bundle->root, "user_data"), key)) : NULL;
 }
 
 // --- components -----------------------------------------------------------------------------------------------------
@@ -332,6 +343,9 @@ static cairn_status resolve(const cairn_bundle *b, const char *role, crn_str *pa
 }
 
 cairn_status cairn_bundle_asset_path(const cairn_bundle *bundle, const char *role, char *out_path, size_t capacity, size_t *out_bytes) {
+  CRN_REQUIRE(bundle);
+  CRN_REQUIRE(role);
+  CRN_REQUIRE_SOME(out_path, capacity);
   crn_str path;
   crn_str_initialize(&path, &bundle->context->allocator);
   cairn_status status = resolve(bundle, role, &path);
@@ -341,6 +355,7 @@ cairn_status cairn_bundle_asset_path(const cairn_bundle *bundle, const char *rol
 }
 
 cairn_status cairn_bundle_verify(const cairn_bundle *bundle) {
+  CRN_REQUIRE(bundle);
   crn_str path;
   crn_str_initialize(&path, &bundle->context->allocator);
   cairn_status status = CAIRN_OK;

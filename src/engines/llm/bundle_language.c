@@ -74,6 +74,8 @@ static cairn_status check_states(const cairn_bundle *b, const json_t *language) 
 }
 
 cairn_status cairn_bundle_get_language(const cairn_bundle *bundle, cairn_bundle_language *out_language) {
+  CRN_REQUIRE(bundle);
+  CRN_REQUIRE(out_language);
   *out_language = (cairn_bundle_language){.embedded_tokenizer = true};
   if (bundle->kind != CAIRN_BUNDLE_LLM && bundle->kind != CAIRN_BUNDLE_VLM) {
     return CRN_FAIL(INCOMPATIBLE, "%s: expected a bundle of kind llm or vlm, got %s", bundle->path.data,
@@ -97,14 +99,16 @@ const char *crn_bundle_function_at(const cairn_bundle *bundle, const char *role,
 
 static const char *mapped_function(const cairn_bundle *bundle, const char *role) { return crn_bundle_function_at(bundle, role, 0); }
 
-bool cairn_bundle_has_function(const cairn_bundle *bundle, const char *role) { return mapped_function(bundle, role) != NULL; }
+bool cairn_bundle_has_function(const cairn_bundle *bundle, const char *role) { return bundle && mapped_function(bundle, role) != NULL; }
 
 const char *cairn_bundle_function(const cairn_bundle *bundle, const char *role) {
+  if (!bundle) return NULL;
   const char *name = mapped_function(bundle, role);
   return name ? name : "main";
 }
 
 cairn_state_kind cairn_bundle_state_kind(const cairn_bundle *bundle, const char *state) {
+  if (!bundle) return CAIRN_STATE_UNKNOWN;
   json_t *map = json_object_get(json_object_get(bundle->root, "language"), "states");
   return state_kind_of_text(json_string_value(json_object_get(map, state)));
 }
@@ -142,6 +146,8 @@ static cairn_status get_strategy(const cairn_bundle *b, const json_t *vision, ca
 }
 
 cairn_status cairn_bundle_get_vision(const cairn_bundle *bundle, cairn_bundle_vision *out_vision) {
+  CRN_REQUIRE(bundle);
+  CRN_REQUIRE(out_vision);
   *out_vision = (cairn_bundle_vision){
       .image_mean = {0.48145466, 0.4578275, 0.40821073}, .image_std = {0.26862954, 0.26130258, 0.27577711}, .rescale_factor = 1};
   json_t *vision, *rescale;

@@ -98,6 +98,11 @@ static cairn_status open_embeddings(cairn_llm *llm) {
 }
 
 void cairn_llm_describe_images(const cairn_llm *llm, cairn_llm_images *out_images) {
+  if (!out_images) return;
+  if (!llm) {
+    *out_images = (cairn_llm_images){0};
+    return;
+  }
   *out_images = (cairn_llm_images){0};
   if (!llm->model->vision) return;
   const cairn_bundle_vision *v = &llm->model->vision->config;

@@ -180,9 +180,12 @@ static cairn_status generate(cairn_llm *llm, const cairn_generate_options *optio
 }
 
 cairn_status cairn_llm_generate(cairn_llm *llm, const cairn_generate_options *options, cairn_generation **out_generation) {
+  CRN_REQUIRE(out_generation);
+  *out_generation = NULL;
+  CRN_REQUIRE(llm);
+  CRN_REQUIRE(options);
   cairn_generation *result;
   bool started = false;
-  *out_generation = NULL;
   CRN_TRY(crn_llm_acquire(llm));
   cairn_status status = crn_generation_create(llm->context, &result);
   if (status == CAIRN_OK) {
@@ -204,6 +207,11 @@ static const char *overflow_text(cairn_overflow_kind kind) {
 }
 
 void cairn_generation_get(const cairn_generation *g, cairn_generation_info *out_info) {
+  if (!out_info) return;
+  if (!g) {
+    *out_info = (cairn_generation_info){0};
+    return;
+  }
   *out_info = (cairn_generation_info){.prompt_tokens = g->prompt.items,
                                       .n_prompt_tokens = g->prompt.size,
                                       .tokens = g->tokens.items,

@@ -408,12 +408,20 @@ static cairn_status open_path(void *user, cairn_context *context, const cairn_mo
 }
 
 cairn_status cairn_llm_open(cairn_context *context, const char *path, const cairn_llm_options *options, cairn_llm **out_llm) {
+  CRN_REQUIRE(out_llm);
+  *out_llm = NULL;
+  CRN_REQUIRE(context);
   return crn_llm_open_with(context, options, open_path, (void *)path, out_llm);
 }
 
 // --- description ----------------------------------------------------------------------------------------------------
 
 void cairn_llm_describe(const cairn_llm *llm, cairn_llm_info *out_info) {
+  if (!out_info) return;
+  if (!llm) {
+    *out_info = (cairn_llm_info){0};
+    return;
+  }
   cairn_function_stats stats;
   cairn_function_get_stats(llm->model->function, &stats);
   *out_info =
@@ -442,20 +450,26 @@ void cairn_llm_describe(const cairn_llm *llm, cairn_llm_info *out_info) {
                        .cache_hit = stats.weights_were_ready};
 }
 
-cairn_tokenizer *cairn_llm_tokenizer(const cairn_llm *llm) { return llm->model->text.tokenizer; }
-cairn_status cairn_llm_has_text(const cairn_llm *llm) { return crn_llm_text_need_tokenizer(&llm->model->text); }
+cairn_tokenizer *cairn_llm_tokenizer(const cairn_llm *llm) { return llm ? llm->model->text.tokenizer : NULL; }
+cairn_status cairn_llm_has_text(const cairn_llm *llm) {
+  CRN_REQUIRE(llm);
+  return crn_llm_text_need_tokenizer(&llm->model->text);
+}
 
 cairn_status cairn_llm_has_template(const cairn_llm *llm) {
+  CRN_REQUIRE(llm);
   CRN_TRY(crn_llm_text_need_tokenizer(&llm->model->text));
   return crn_llm_text_need_template(&llm->model->text);
 }
 
 const int32_t *cairn_llm_stop_ids(const cairn_llm *llm, size_t *out_n) {
+  if (!llm || !out_n) return NULL;
   *out_n = llm->model->text.stop_ids.size;
   return llm->model->text.stop_ids.items;
 }
 
 const int32_t *cairn_llm_history(const cairn_llm *llm, int64_t *out_n) {
+  if (!llm || !out_n) return NULL;
   *out_n = llm->history.n;
   return llm->history.tokens;
 }
@@ -466,7 +480,10 @@ cairn_status crn_llm_acquire(cairn_llm *llm) { return crn_llm_turn_take(&llm->tu
 
 void crn_llm_yield(cairn_llm *llm) { crn_llm_turn_give(&llm->turn); }
 
-void cairn_llm_cancel(cairn_llm *llm) { crn_llm_turn_cancel(&llm->turn); }
+void cairn_llm_cancel(cairn_llm *llm) {
+  if (!llm) return;
+  crn_llm_turn_cancel(&llm->turn);
+}
 
 // Both kinds of producers read the whole vector in their own way, and both are right only for 0, 1, …, P - 1.
 static cairn_status check_positions(const cairn_llm *llm, const cairn_forward_options *o) {
@@ -495,6 +512,8 @@ static cairn_status forward(cairn_llm *llm, const cairn_forward_options *o) {
 }
 
 cairn_status cairn_llm_forward(cairn_llm *llm, const cairn_forward_options *options) {
+  CRN_REQUIRE(llm);
+  CRN_REQUIRE(options);
   CRN_TRY(crn_llm_acquire(llm));
   cairn_status status = forward(llm, options);
   crn_llm_yield(llm);
@@ -502,6 +521,7 @@ cairn_status cairn_llm_forward(cairn_llm *llm, const cairn_forward_options *opti
 }
 
 cairn_status cairn_llm_reset(cairn_llm *llm, int64_t n) {
+  CRN_REQUIRE(llm);
   CRN_TRY(crn_llm_acquire(llm));
   const int64_t start = crn_trace_begin(llm->context);
   cairn_status status = crn_llm_cut(llm, n);
@@ -511,6 +531,7 @@ cairn_status cairn_llm_reset(cairn_llm *llm, int64_t n) {
 }
 
 cairn_status cairn_llm_warm_up(cairn_llm *llm, int64_t n_tokens) {
+  CRN_REQUIRE(llm);
   if (n_tokens < 1 || n_tokens > llm->max_context) {
     return CRN_FAIL(INVALID_ARGUMENT, "a warm-up of %lld tokens; 1 to %lld expected", (long long)n_tokens, (long long)llm->max_context);
   }

@@ -161,8 +161,11 @@ static cairn_status find_or_create(cairn_context *context, const char *path, con
 
 cairn_status cairn_llm_loader_open(cairn_context *context, const char *path, const cairn_llm_options *options, bool is_eager,
                                    cairn_llm_loader **out_loader) {
-  static const cairn_llm_options kDefaults = {0};
+  CRN_REQUIRE(out_loader);
   *out_loader = NULL;
+  CRN_REQUIRE(context);
+  CRN_REQUIRE(path);
+  static const cairn_llm_options kDefaults = {0};
   pthread_mutex_lock(&g_registry.lock);
   cairn_status status = find_or_create(context, path, options ? options : &kDefaults, out_loader);
   pthread_mutex_unlock(&g_registry.lock);
@@ -179,6 +182,7 @@ cairn_status cairn_llm_loader_open(cairn_context *context, const char *path, con
 }
 
 void cairn_llm_loader_retain(cairn_llm_loader *loader) {
+  if (!loader) return;
   pthread_mutex_lock(&g_registry.lock);
   loader->references++;
   pthread_mutex_unlock(&g_registry.lock);
@@ -215,7 +219,9 @@ static cairn_status load(cairn_llm_loader *l, uint64_t generation, cairn_llm **o
 }
 
 cairn_status cairn_llm_loader_borrow(cairn_llm_loader *l, cairn_llm **out_llm) {
+  CRN_REQUIRE(out_llm);
   *out_llm = NULL;
+  CRN_REQUIRE_NAMED(l, "loader");
   pthread_mutex_lock(&l->lock);
   while (l->is_loading) pthread_cond_wait(&l->changed, &l->lock);
   crn_llm_model *model = l->model;
@@ -233,6 +239,7 @@ cairn_status cairn_llm_loader_borrow(cairn_llm_loader *l, cairn_llm **out_llm) {
 }
 
 cairn_status cairn_llm_loader_prewarm(cairn_llm_loader *loader, int64_t n_tokens) {
+  CRN_REQUIRE(loader);
   cairn_llm *llm;
   CRN_TRY(cairn_llm_loader_borrow(loader, &llm));
   cairn_status status = cairn_llm_warm_up(llm, n_tokens);
@@ -241,6 +248,7 @@ cairn_status cairn_llm_loader_prewarm(cairn_llm_loader *loader, int64_t n_tokens
 }
 
 void cairn_llm_loader_unload(cairn_llm_loader *l) {
+  if (!l) return;
   pthread_mutex_lock(&l->lock);
   crn_llm_model *model = l->model;
   l->model = NULL;
@@ -250,6 +258,11 @@ void cairn_llm_loader_unload(cairn_llm_loader *l) {
 }
 
 void cairn_llm_loader_count(cairn_llm_loader *l, cairn_llm_loader_counts *out_counts) {
+  if (!out_counts) return;
+  if (!l) {
+    *out_counts = (cairn_llm_loader_counts){0};
+    return;
+  }
   pthread_mutex_lock(&l->lock);
   *out_counts = (cairn_llm_loader_counts){
       .is_loaded = l->model != NULL, .n_loads = l->n_loads, .n_borrowed = l->model ? atomic_load(&l->model->references) - 1 : 0};

@@ -50,6 +50,7 @@ done:
 }
 
 cairn_status cairn_model_find(const char *name, const char *search, char *out_path, size_t capacity, size_t *out_bytes) {
+  CRN_REQUIRE_SOME(out_path, capacity);
   if (!name || !*name) return CRN_FAIL(INVALID_ARGUMENT, "the name of a model is empty");
   crn_str path, searched;
   crn_str_initialize(&path, NULL);

@@ -27,6 +27,9 @@ static cairn_status render(const cairn_llm *llm, const char *conversation, size_
 
 cairn_status cairn_llm_render(const cairn_llm *llm, const char *conversation_json, size_t bytes, char *out_text, size_t capacity,
                               size_t *out_bytes) {
+  CRN_REQUIRE(llm);
+  CRN_REQUIRE_SOME(out_text, capacity);
+  CRN_REQUIRE(out_bytes);
   crn_str rendered;
   *out_bytes = 0;
   crn_str_initialize(&rendered, &llm->context->allocator);
@@ -37,7 +40,7 @@ cairn_status cairn_llm_render(const cairn_llm *llm, const char *conversation_jso
   return status;
 }
 
-const cairn_template_set *cairn_llm_templates(const cairn_llm *llm) { return llm->model->text.templates; }
+const cairn_template_set *cairn_llm_templates(const cairn_llm *llm) { return llm ? llm->model->text.templates : NULL; }
 
 // The template writes the special tokens itself, so the tokenizer must not add them again.
 static cairn_status encode_conversation(const cairn_llm *llm, const char *conversation, size_t bytes, crn_id_vec *ids) {
@@ -92,6 +95,10 @@ cairn_status crn_llm_prompt(const cairn_llm *llm, const cairn_generate_options *
 
 cairn_status cairn_llm_encode_prompt(const cairn_llm *llm, const cairn_generate_options *options, int32_t *out_ids, size_t capacity,
                                      size_t *out_count) {
+  CRN_REQUIRE(llm);
+  CRN_REQUIRE(options);
+  CRN_REQUIRE_SOME(out_ids, capacity);
+  CRN_REQUIRE(out_count);
   crn_id_vec ids = {0};
   const char *form;
   *out_count = 0;

@@ -36,6 +36,7 @@ double crn_rng_uniform(crn_rng *rng) { return (double)(crn_rng_next(rng) >> 11) 
 // --- configuration --------------------------------------------------------------------------------------------------
 
 cairn_status cairn_sampling_check(const cairn_sampling *c) {
+  CRN_REQUIRE_NAMED(c, "sampling");
   if (!(c->temperature >= 0) || isinf(c->temperature))
     return CRN_FAIL(INVALID_ARGUMENT, "temperature must not be negative (got %g)", (double)c->temperature);
   if (c->has_top_k && c->top_k <= 0) return CRN_FAIL(INVALID_ARGUMENT, "top_k must be positive if set (got %d)", c->top_k);

@@ -88,7 +88,12 @@ static cairn_status create(crn_llm_model *model, const cairn_llm *from, int64_t 
 
 cairn_status crn_llm_sequence_create(crn_llm_model *model, cairn_llm **out_llm) { return create(model, NULL, 0, out_llm); }
 
-cairn_status cairn_llm_create_sequence(const cairn_llm *llm, cairn_llm **out_llm) { return create(llm->model, NULL, 0, out_llm); }
+cairn_status cairn_llm_create_sequence(const cairn_llm *llm, cairn_llm **out_llm) {
+  CRN_REQUIRE(out_llm);
+  *out_llm = NULL;
+  CRN_REQUIRE(llm);
+  return create(llm->model, NULL, 0, out_llm);
+}
 
 // Callers that hold the sequence.
 static cairn_status fork_sequence(cairn_llm *llm, int64_t n_tokens, cairn_llm **out_fork) {
@@ -105,6 +110,8 @@ static cairn_status fork_sequence(cairn_llm *llm, int64_t n_tokens, cairn_llm **
 }
 
 cairn_status cairn_llm_trim(cairn_llm *llm, int64_t n, int64_t *out_kept) {
+  CRN_REQUIRE(llm);
+  CRN_REQUIRE(out_kept);
   *out_kept = 0;
   CRN_TRY(crn_llm_acquire(llm));
   const int64_t kept = crn_llm_reachable(llm, n);
@@ -115,7 +122,9 @@ cairn_status cairn_llm_trim(cairn_llm *llm, int64_t n, int64_t *out_kept) {
 }
 
 cairn_status cairn_llm_fork(cairn_llm *llm, int64_t n_tokens, cairn_llm **out_fork) {
+  CRN_REQUIRE(out_fork);
   *out_fork = NULL;
+  CRN_REQUIRE(llm);
   CRN_TRY(crn_llm_acquire(llm));
   cairn_status status = fork_sequence(llm, n_tokens, out_fork);
   crn_llm_yield(llm);
@@ -135,6 +144,7 @@ static cairn_status register_prefix(cairn_llm *llm, int64_t n_tokens) {
 }
 
 cairn_status cairn_llm_register_prefix(cairn_llm *llm, int64_t n_tokens) {
+  CRN_REQUIRE(llm);
   CRN_TRY(crn_llm_acquire(llm));
   cairn_status status = register_prefix(llm, n_tokens);
   crn_llm_yield(llm);

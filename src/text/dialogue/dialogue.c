@@ -109,10 +109,12 @@ static void initialize(cairn_dialogue *d, cairn_context *context) {
 }
 
 cairn_status cairn_dialogue_create(cairn_context *context, const cairn_dialogue_options *options, cairn_dialogue **out_dialogue) {
+  CRN_REQUIRE(out_dialogue);
+  *out_dialogue = NULL;
+  CRN_REQUIRE(context);
   static const cairn_dialogue_options kDefaults;
   const cairn_dialogue_options *o = options ? options : &kDefaults;
   cairn_dialogue *d;
-  *out_dialogue = NULL;
   CRN_TRY(check_options(o));
   CRN_TRY(crn_alloc_zero(&context->allocator, sizeof *d, &d));
   initialize(d, context);
@@ -230,6 +232,8 @@ static cairn_status check_open(const cairn_dialogue *d) {
 }
 
 cairn_status cairn_dialogue_push(cairn_dialogue *d, const char *text, size_t bytes) {
+  CRN_REQUIRE_NAMED(d, "dialogue");
+  CRN_REQUIRE_SOME(text, bytes);
   CRN_TRY(check_open(d));
   for (size_t i = 0; i < bytes; i++) {
     cairn_status status = push_byte(d, text[i]);
@@ -249,6 +253,7 @@ static cairn_status finish(cairn_dialogue *d) {
 }
 
 cairn_status cairn_dialogue_finish(cairn_dialogue *d) {
+  CRN_REQUIRE_NAMED(d, "dialogue");
   CRN_TRY(check_open(d));
   cairn_status status = finish(d);
   d->is_over = true;
@@ -259,6 +264,11 @@ cairn_status cairn_dialogue_finish(cairn_dialogue *d) {
 // --- results --------------------------------------------------------------------------------------------------------
 
 void cairn_dialogue_get(const cairn_dialogue *d, cairn_dialogue_result *out_result) {
+  if (!out_result) return;
+  if (!d) {
+    *out_result = (cairn_dialogue_result){0};
+    return;
+  }
   const crn_str *content = &d->sides[CRN_SECTION_CONTENT].text, *reasoning = &d->sides[CRN_SECTION_REASONING].text;
   *out_result = (cairn_dialogue_result){.format = d->format,
                                         .content = content->data,
@@ -273,6 +283,7 @@ void cairn_dialogue_get(const cairn_dialogue *d, cairn_dialogue_result *out_resu
 }
 
 const char *const *cairn_dialogue_markers(const cairn_dialogue *d, int *out_n) {
+  if (!d || !out_n) return NULL;
   *out_n = (int)d->marker_texts.size;
   return d->marker_texts.items;
 }

@@ -112,6 +112,8 @@ enum { N_NAMES = sizeof g_names / sizeof *g_names };
 const char *cairn_dialogue_format_text(cairn_dialogue_format format) { return (unsigned)format < N_NAMES ? g_names[format] : "unknown"; }
 
 cairn_status cairn_dialogue_format_parse(const char *text, cairn_dialogue_format *out_format) {
+  CRN_REQUIRE(text);
+  CRN_REQUIRE(out_format);
   for (int i = 0; i < N_NAMES; i++) {
     *out_format = (cairn_dialogue_format)i;
     if (strcmp(text, g_names[i]) == 0) return CAIRN_OK;

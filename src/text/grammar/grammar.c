@@ -89,6 +89,8 @@ cairn_status crn_grammar_translate(cairn_context *context, const cairn_grammar_s
 }
 
 cairn_status cairn_grammar_check(cairn_context *context, const cairn_grammar_source *source) {
+  CRN_REQUIRE(context);
+  CRN_REQUIRE(source);
   if (source->kind == CAIRN_GRAMMAR_TOOL_CALLS) return crn_tool_grammar_check(context, source);
   crn_str rules;
   crn_str_initialize(&rules, &context->allocator);
@@ -99,7 +101,10 @@ cairn_status cairn_grammar_check(cairn_context *context, const cairn_grammar_sou
 
 // --- grammars -----------------------------------------------------------------------------------------------------------------
 
-void cairn_grammar_retain(cairn_grammar *g) { atomic_fetch_add(&g->references, 1); }
+void cairn_grammar_retain(cairn_grammar *g) {
+  if (!g) return;
+  atomic_fetch_add(&g->references, 1);
+}
 
 void cairn_grammar_release(cairn_grammar *g) {
   if (!g || atomic_fetch_sub(&g->references, 1) != 1) return;
@@ -111,7 +116,7 @@ void cairn_grammar_release(cairn_grammar *g) {
   cairn_context_release(context);
 }
 
-int64_t cairn_grammar_vocab_size(const cairn_grammar *g) { return g->vocabulary->n; }
+int64_t cairn_grammar_vocab_size(const cairn_grammar *g) { return g ? g->vocabulary->n : 0; }
 
 static cairn_status make(cairn_grammar_compiler *c, const cairn_grammar_source *source, cairn_grammar **out) {
   const cairn_allocator *a = &c->context->allocator;
@@ -243,7 +248,10 @@ static cairn_status keep(cairn_grammar_compiler *c, const cairn_grammar_source *
 }
 
 cairn_status cairn_grammar_compile(cairn_grammar_compiler *c, const cairn_grammar_source *source, cairn_grammar **out_grammar) {
+  CRN_REQUIRE(out_grammar);
   *out_grammar = NULL;
+  CRN_REQUIRE_NAMED(c, "compiler");
+  CRN_REQUIRE(source);
   if (source->kind == CAIRN_GRAMMAR_TOOL_CALLS) return make_tools(c, source, out_grammar);
   pthread_mutex_lock(&c->lock);
   cairn_grammar *found = find(c, source);
@@ -264,6 +272,7 @@ cairn_status cairn_grammar_compile(cairn_grammar_compiler *c, const cairn_gramma
 }
 
 size_t cairn_grammar_compiler_bytes(cairn_grammar_compiler *c, int *out_n) {
+  if (!c) return 0;
   pthread_mutex_lock(&c->lock);
   size_t bytes = kept_bytes(c);
   if (out_n) *out_n = (int)c->kept.size;
@@ -273,7 +282,10 @@ size_t cairn_grammar_compiler_bytes(cairn_grammar_compiler *c, int *out_n) {
 
 // --- the compiler ---------------------------------------------------------------------------------------------------------------
 
-void cairn_grammar_compiler_retain(cairn_grammar_compiler *c) { atomic_fetch_add(&c->references, 1); }
+void cairn_grammar_compiler_retain(cairn_grammar_compiler *c) {
+  if (!c) return;
+  atomic_fetch_add(&c->references, 1);
+}
 
 void cairn_grammar_compiler_release(cairn_grammar_compiler *c) {
   if (!c || atomic_fetch_sub(&c->references, 1) != 1) return;
@@ -291,8 +303,11 @@ void cairn_grammar_compiler_release(cairn_grammar_compiler *c) {
 
 cairn_status cairn_grammar_compiler_create(cairn_context *context, cairn_tokenizer *tokenizer, int64_t vocab_size,
                                            cairn_grammar_compiler **out_compiler) {
-  cairn_grammar_compiler *c;
+  CRN_REQUIRE(out_compiler);
   *out_compiler = NULL;
+  CRN_REQUIRE(context);
+  CRN_REQUIRE(tokenizer);
+  cairn_grammar_compiler *c;
   if (!crn_xg_is_there()) {
     return CRN_FAIL(UNSUPPORTED, "guided generation: this build has none, because xgrammar was not there when it was made");
   }

@@ -19,9 +19,10 @@ static const cairn_allocator *allocator_of(const cairn_matcher *m) { return &m->
 
 static int state_of(const cairn_matcher *m) { return m->history.size ? m->history.items[m->history.size - 1] : CRN_UTF8_START; }
 
-bool cairn_matcher_is_terminated(const cairn_matcher *m) { return state_of(m) & STOPPED; }
+bool cairn_matcher_is_terminated(const cairn_matcher *m) { return m && state_of(m) & STOPPED; }
 
 bool cairn_matcher_is_complete(const cairn_matcher *m) {
+  if (!m) return false;
   int state = state_of(m);
   if (m->tools) return state & STOPPED || crn_tool_matcher_is_complete(m->tools);
   return state & STOPPED || (state == CRN_UTF8_START && crn_xg_matcher_is_complete(m->xg));
@@ -66,9 +67,12 @@ static cairn_status create(cairn_grammar *grammar, const int32_t *stop_ids, size
 }
 
 cairn_status cairn_matcher_create(cairn_grammar *grammar, const int32_t *stop_ids, size_t n_stop_ids, cairn_matcher **out_matcher) {
+  CRN_REQUIRE(out_matcher);
+  *out_matcher = NULL;
+  CRN_REQUIRE(grammar);
+  CRN_REQUIRE_SOME(stop_ids, n_stop_ids);
   cairn_matcher *m;
   crn_xg_error error;
-  *out_matcher = NULL;
   CRN_TRY(create(grammar, stop_ids, n_stop_ids, &m));
   cairn_status status = grammar->tools ? crn_tool_matcher_create(grammar, &m->tools)
                                        : crn_xg_status(crn_xg_matcher_create(grammar->xg, &m->xg, &error), &error, "matching a grammar");
@@ -81,9 +85,11 @@ cairn_status cairn_matcher_create(cairn_grammar *grammar, const int32_t *stop_id
 }
 
 cairn_status cairn_matcher_fork(const cairn_matcher *from, cairn_matcher **out_matcher) {
+  CRN_REQUIRE(out_matcher);
+  *out_matcher = NULL;
+  CRN_REQUIRE_NAMED(from, "matcher");
   cairn_matcher *m;
   crn_xg_error error;
-  *out_matcher = NULL;
   CRN_TRY(create(from->grammar, from->stops.items, from->stops.size, &m));
   cairn_status status = crn_vec_reserve(allocator_of(m), &m->history, from->history.size);
   if (status == CAIRN_OK) {
@@ -102,6 +108,7 @@ cairn_status cairn_matcher_fork(const cairn_matcher *from, cairn_matcher **out_m
 
 // A new matcher of the library: its own reset keeps what it needs for going back.
 cairn_status cairn_matcher_reset(cairn_matcher *m) {
+  CRN_REQUIRE_NAMED(m, "matcher");
   crn_xg_matcher *fresh;
   crn_xg_error error;
   if (m->tools) {
@@ -118,6 +125,8 @@ cairn_status cairn_matcher_reset(cairn_matcher *m) {
 // --- walking ------------------------------------------------------------------------------------------------------------------
 
 cairn_status cairn_matcher_mask(cairn_matcher *m, uint32_t *words, size_t n_words, int64_t *out_n_allowed) {
+  CRN_REQUIRE_NAMED(m, "matcher");
+  CRN_REQUIRE_SOME(words, n_words);
   const crn_vocabulary *v = m->grammar->vocabulary;
   const size_t n = (size_t)v->n_words;
   int64_t allowed = 0;
@@ -147,6 +156,8 @@ cairn_status cairn_matcher_mask(cairn_matcher *m, uint32_t *words, size_t n_word
 }
 
 cairn_status cairn_matcher_accept(cairn_matcher *m, int32_t token, bool *out_accepted) {
+  CRN_REQUIRE_NAMED(m, "matcher");
+  CRN_REQUIRE(out_accepted);
   const crn_vocabulary *v = m->grammar->vocabulary;
   *out_accepted = false;
   if (token < 0 || token >= v->n || cairn_matcher_is_terminated(m)) return CAIRN_OK;
@@ -172,6 +183,7 @@ cairn_status cairn_matcher_accept(cairn_matcher *m, int32_t token, bool *out_acc
 }
 
 cairn_status cairn_matcher_rollback(cairn_matcher *m, size_t n) {
+  CRN_REQUIRE_NAMED(m, "matcher");
   if (n > m->history.size) return CRN_FAIL(OUT_OF_RANGE, "%zu tokens are to be taken back, %zu were taken", n, m->history.size);
   size_t of_library = n - (n && cairn_matcher_is_terminated(m));  // it does not know of the stop id
   if (m->tools) {
@@ -186,6 +198,9 @@ cairn_status cairn_matcher_rollback(cairn_matcher *m, size_t n) {
 }
 
 cairn_status cairn_matcher_forced(cairn_matcher *m, char *out_bytes, size_t capacity, size_t *out_n) {
+  CRN_REQUIRE_NAMED(m, "matcher");
+  CRN_REQUIRE_SOME(out_bytes, capacity);
+  CRN_REQUIRE(out_n);
   *out_n = 0;
   if (cairn_matcher_is_terminated(m)) return CAIRN_OK;
   if (m->tools) return crn_tool_matcher_forced(m->tools, out_bytes, capacity, out_n);

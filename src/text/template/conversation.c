@@ -214,6 +214,9 @@ done:
 cairn_status cairn_template_set_render(const cairn_template_set *set, const char *conversation_json, size_t conversation_bytes,
                                        const char *tokens_json, const cairn_template_limits *limits, char *out_text, size_t capacity,
                                        size_t *out_bytes) {
+  CRN_REQUIRE(set);
+  CRN_REQUIRE_SOME(out_text, capacity);
+  CRN_REQUIRE(out_bytes);
   json_t *variables = NULL;
   continuation c = {0};
   crn_str out;

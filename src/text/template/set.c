@@ -70,8 +70,11 @@ cairn_status crn_tmpl_set_add(cairn_template_set *set, const char *name, const c
 
 cairn_status cairn_template_set_create(cairn_context *context, const char *source, size_t source_bytes, const char *what,
                                        cairn_template_set **out_set) {
-  cairn_template_set *set;
+  CRN_REQUIRE(out_set);
   *out_set = NULL;
+  CRN_REQUIRE(context);
+  CRN_REQUIRE_SOME(source, source_bytes);
+  cairn_template_set *set;
   CRN_TRY(create(context, &set));
   cairn_status status = crn_tmpl_set_add(set, "default", source, source_bytes, what);
   if (status == CAIRN_OK) {
@@ -158,8 +161,11 @@ static cairn_status add_json_file(cairn_template_set *set, const char *folder, c
 }
 
 cairn_status cairn_template_set_open(cairn_context *context, const char *folder, cairn_template_set **out_set) {
-  cairn_template_set *set;
+  CRN_REQUIRE(out_set);
   *out_set = NULL;
+  CRN_REQUIRE(context);
+  CRN_REQUIRE(folder);
+  cairn_template_set *set;
   CRN_TRY(create(context, &set));
   cairn_status status = add_files(set, folder);
   if (status == CAIRN_OK && !set->templates.size) status = add_json_file(set, folder, "tokenizer_config.json");
@@ -176,9 +182,10 @@ cairn_status cairn_template_set_open(cairn_context *context, const char *folder,
 
 // --- choosing -------------------------------------------------------------------------------------------------------
 
-int cairn_template_set_count(const cairn_template_set *set) { return (int)set->templates.size; }
+int cairn_template_set_count(const cairn_template_set *set) { return set ? (int)set->templates.size : 0; }
 
 const char *cairn_template_set_name(const cairn_template_set *set, int index) {
+  if (!set) return NULL;
   return index >= 0 && (size_t)index < set->templates.size ? set->templates.items[index].name : NULL;
 }
 
@@ -194,6 +201,7 @@ static cairn_status not_found(const cairn_template_set *set, const char *name) {
 
 cairn_status cairn_template_set_pick(const cairn_template_set *set, const char *name, bool has_tools, const cairn_template **out_template,
                                      const char **out_source, size_t *out_source_bytes) {
+  CRN_REQUIRE(set);
   const tmpl_named *t = NULL;
   if (name) {
     t = find(set, name);

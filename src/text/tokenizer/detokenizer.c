@@ -8,8 +8,10 @@ struct cairn_detokenizer {
 };
 
 cairn_status cairn_detokenizer_create(cairn_tokenizer *tokenizer, bool skip_special_tokens, cairn_detokenizer **out) {
-  cairn_detokenizer *d;
+  CRN_REQUIRE(out);
   *out = NULL;
+  CRN_REQUIRE(tokenizer);
+  cairn_detokenizer *d;
   CRN_TRY(crn_alloc_zero(tokenizer->allocator, sizeof *d, &d));
   cairn_status status = crn_decoding_initialize(&d->decoding, tokenizer);
   if (status != CAIRN_OK) {
@@ -29,6 +31,9 @@ static void give(cairn_detokenizer *d, const char **out_text, size_t *out_bytes)
 }
 
 cairn_status cairn_detokenizer_push(cairn_detokenizer *d, int32_t id, const char **out_text, size_t *out_bytes) {
+  CRN_REQUIRE(d);
+  CRN_REQUIRE(out_text);
+  CRN_REQUIRE(out_bytes);
   const cairn_tokenizer *t = d->tokenizer;
   const crn_token_entry *e = id >= 0 && id < t->n_entries ? &t->entries[id] : NULL;
   cairn_status status = CAIRN_OK;
@@ -40,6 +45,9 @@ cairn_status cairn_detokenizer_push(cairn_detokenizer *d, int32_t id, const char
 }
 
 cairn_status cairn_detokenizer_finish(cairn_detokenizer *d, const char **out_text, size_t *out_bytes) {
+  CRN_REQUIRE(d);
+  CRN_REQUIRE(out_text);
+  CRN_REQUIRE(out_bytes);
   crn_str_clear(&d->decoding.out);
   cairn_status status = crn_decoding_finish(&d->decoding);
   give(d, out_text, out_bytes);

@@ -88,6 +88,7 @@ done:
 cairn_status cairn_tokenizer_encode_offsets(const cairn_tokenizer *t, const char *text, size_t text_bytes, const char *pair,
                                             size_t pair_bytes, bool add_special_tokens, cairn_token_span *out_spans, size_t capacity,
                                             size_t *out_count) {
+  CRN_REQUIRE_NAMED(t, "tokenizer");
   crn_encoding_vec encodings = {0};
   crn_input inputs[2];
   cairn_status status;
@@ -114,6 +115,7 @@ done:
 }
 
 size_t cairn_token_spans_find(const cairn_token_span *spans, size_t n_spans, int32_t text, size_t position) {
+  if (!spans) return SIZE_MAX;
   for (size_t i = 0; i < n_spans; i++) {
     if (spans[i].text == text && spans[i].begin <= position && position < spans[i].end) return i;
   }

@@ -37,8 +37,11 @@ static cairn_status create_from_root(cairn_context *context, const json_t *root,
 
 cairn_status cairn_tokenizer_create_from_json(cairn_context *context, const char *json, size_t json_bytes, const char *what,
                                               cairn_tokenizer **out_tokenizer) {
-  json_t *root;
+  CRN_REQUIRE(out_tokenizer);
   *out_tokenizer = NULL;
+  CRN_REQUIRE(context);
+  CRN_REQUIRE_SOME(json, json_bytes);
+  json_t *root;
   if (!what) what = "tokenizer.json";
   CRN_TRY(crn_json_parse_nul(json, json_bytes, what, &root));
   cairn_status status = create_from_root(context, root, what, out_tokenizer);
@@ -68,10 +71,13 @@ static cairn_status find_file(crn_str *out_path, const char *folder) {
 }
 
 cairn_status cairn_tokenizer_open(cairn_context *context, const char *path, cairn_tokenizer **out_tokenizer) {
+  CRN_REQUIRE(out_tokenizer);
+  *out_tokenizer = NULL;
+  CRN_REQUIRE(context);
+  CRN_REQUIRE(path);
   crn_str file, folder;
   cairn_tokenizer *t = NULL;
   cairn_status status;
-  *out_tokenizer = NULL;
   crn_str_initialize(&file, &context->allocator);
   crn_str_initialize(&folder, &context->allocator);
   if (crn_is_directory(path)) {

@@ -276,5 +276,9 @@ cairn_status crn_sentencepiece_create(cairn_context *context, const void *data, 
 
 cairn_status cairn_tokenizer_create_from_sentencepiece(cairn_context *context, const void *data, size_t bytes, const char *what,
                                                        cairn_tokenizer **out_tokenizer) {
+  CRN_REQUIRE(out_tokenizer);
+  *out_tokenizer = NULL;
+  CRN_REQUIRE(context);
+  CRN_REQUIRE_SOME(data, bytes);
   return crn_sentencepiece_create(context, data, bytes, what ? what : "tokenizer.model", NULL, out_tokenizer);
 }

@@ -124,6 +124,9 @@ cairn_status crn_tokenizer_append_bytes(const cairn_tokenizer *t, int32_t id, cr
 }
 
 cairn_status cairn_tokenizer_token_bytes(const cairn_tokenizer *t, int32_t id, char *out_bytes, size_t capacity, size_t *out_n) {
+  CRN_REQUIRE_NAMED(t, "tokenizer");
+  CRN_REQUIRE_SOME(out_bytes, capacity);
+  CRN_REQUIRE(out_n);
   *out_n = 0;
   CRN_TRY(crn_tokenizer_check_bytes(t));
   if (id < 0 || id >= t->n_entries) return CRN_FAIL(OUT_OF_RANGE, "token %d is out of range [0, %d)", (int)id, (int)t->n_entries);

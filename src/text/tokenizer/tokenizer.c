@@ -20,7 +20,10 @@ cairn_status crn_tokenizer_create_empty(cairn_context *context, cairn_tokenizer 
   return CAIRN_OK;
 }
 
-void cairn_tokenizer_retain(cairn_tokenizer *t) { atomic_fetch_add_explicit(&t->references, 1, memory_order_relaxed); }
+void cairn_tokenizer_retain(cairn_tokenizer *t) {
+  if (!t) return;
+  atomic_fetch_add_explicit(&t->references, 1, memory_order_relaxed);
+}
 
 void cairn_tokenizer_release(cairn_tokenizer *t) {
   if (!t || atomic_fetch_sub_explicit(&t->references, 1, memory_order_acq_rel) != 1) return;
@@ -67,9 +70,10 @@ cairn_status crn_tokenizer_finish(crn_build *build) {
 
 // --- questions ---------------------------------------------------------------------------------------------------------
 
-int32_t cairn_tokenizer_vocab_size(const cairn_tokenizer *t) { return t->n_entries; }
+int32_t cairn_tokenizer_vocab_size(const cairn_tokenizer *t) { return t ? t->n_entries : 0; }
 
 int32_t cairn_tokenizer_id(const cairn_tokenizer *t, const char *token) {
+  if (!t) return -1;
   uint64_t index;
   size_t n = token ? strlen(token) : 0;
   if (!token) return -1;
@@ -78,10 +82,13 @@ int32_t cairn_tokenizer_id(const cairn_tokenizer *t, const char *token) {
 }
 
 const char *cairn_tokenizer_token(const cairn_tokenizer *t, int32_t id) {
+  if (!t) return NULL;
   return id >= 0 && id < t->n_entries ? t->entries[id].token.text : NULL;
 }
 
-bool cairn_tokenizer_is_special(const cairn_tokenizer *t, int32_t id) { return id >= 0 && id < t->n_entries && t->entries[id].special; }
+bool cairn_tokenizer_is_special(const cairn_tokenizer *t, int32_t id) {
+  return t && id >= 0 && id < t->n_entries && t->entries[id].special;
+}
 
 // --- encoding ------------------------------------------------------------------------------------------------------------
 
@@ -110,6 +117,7 @@ done:
 cairn_status cairn_tokenizer_encode_pair(const cairn_tokenizer *t, const char *text, size_t text_bytes, const char *pair, size_t pair_bytes,
                                          bool add_special_tokens, int32_t *out_ids, int32_t *out_type_ids, size_t capacity,
                                          size_t *out_count) {
+  CRN_REQUIRE_NAMED(t, "tokenizer");
   const crn_view first = {text, text_bytes}, second = {pair, pair_bytes};
   int flags = add_special_tokens ? CRN_ENCODE_SPECIAL : 0;
   return encode(t, &first, pair ? &second : NULL, flags, out_ids, out_type_ids, capacity, out_count);
@@ -117,11 +125,13 @@ cairn_status cairn_tokenizer_encode_pair(const cairn_tokenizer *t, const char *t
 
 cairn_status cairn_tokenizer_encode(const cairn_tokenizer *t, const char *text, size_t text_bytes, bool add_special_tokens,
                                     int32_t *out_ids, size_t capacity, size_t *out_count) {
+  CRN_REQUIRE_NAMED(t, "tokenizer");
   return cairn_tokenizer_encode_pair(t, text, text_bytes, NULL, 0, add_special_tokens, out_ids, NULL, capacity, out_count);
 }
 
 cairn_status cairn_tokenizer_encode_whole(const cairn_tokenizer *t, const char *text, size_t text_bytes, bool add_special_tokens,
                                           int32_t *out_ids, size_t capacity, size_t *out_count) {
+  CRN_REQUIRE_NAMED(t, "tokenizer");
   const crn_view whole = {text, text_bytes};
   int flags = CRN_ENCODE_WHOLE | (add_special_tokens ? CRN_ENCODE_SPECIAL : 0);
   return encode(t, &whole, NULL, flags, out_ids, NULL, capacity, out_count);
@@ -131,6 +141,7 @@ cairn_status cairn_tokenizer_encode_whole(const cairn_tokenizer *t, const char *
 
 cairn_status cairn_tokenizer_decode(const cairn_tokenizer *t, const int32_t *ids, size_t n_ids, bool skip_special_tokens, char *out_text,
                                     size_t capacity, size_t *out_bytes) {
+  CRN_REQUIRE_NAMED(t, "tokenizer");
   crn_decoding d;
   cairn_status status;
   if (!out_bytes || (capacity && !out_text) || (n_ids && !ids)) return CRN_FAIL(INVALID_ARGUMENT, "ids or the place for the text are NULL");
