@@ -1,6 +1,7 @@
 // Unit tests of the base layer.
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -8,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -401,6 +403,52 @@ static void test_leftovers(void **state) {
   assert_int_equal(rmdir(folder), 0);
 }
 
+// One holder at a time, whoever asks; the file of a holder is no leftover, that of one that was killed is.
+static void test_file_lock(void **state) {
+  (void)state;
+  char folder[] = "/tmp/cairn-test-XXXXXX", path[64], beside[64], expected[32];
+  assert_non_null(mkdtemp(folder));
+  snprintf(path, sizeof path, "%s/f", folder);
+  snprintf(beside, sizeof beside, "%s/f.tmp-in_use", folder);
+  crn_file_lock lock, other;
+  assert_int_equal(crn_file_lock_take(path, &lock), CAIRN_OK);
+  assert_int_equal(crn_file_lock_take(path, &other), CAIRN_BUSY);
+  snprintf(expected, sizeof expected, "number %ld", (long)getpid());
+  assert_non_null(strstr(cairn_last_error()->message, path));
+  assert_non_null(strstr(cairn_last_error()->message, expected));
+  crn_file_lock_give(&other);  // not held: nothing happens
+  crn_file_remove_leftovers(path);
+  assert_true(crn_file_exists(beside));
+  crn_file_lock_give(&lock);
+  crn_file_lock_give(&lock);
+  assert_false(crn_file_exists(beside));
+
+  int ready[2];
+  char byte;
+  assert_int_equal(pipe(ready), 0);
+  pid_t child = fork();
+  if (!child) {
+    if (crn_file_lock_take(path, &lock) != CAIRN_OK) _exit(1);
+    if (write(ready[1], "x", 1) == 1) pause();
+    _exit(0);
+  }
+  assert_int_equal(read(ready[0], &byte, 1), 1);
+  assert_int_equal(crn_file_lock_take(path, &lock), CAIRN_BUSY);
+  kill(child, SIGKILL);
+  assert_int_equal(waitpid(child, NULL, 0), child);
+  close(ready[0]);
+  close(ready[1]);
+  assert_true(crn_file_exists(beside));
+  assert_int_equal(crn_file_lock_take(path, &lock), CAIRN_OK);
+  crn_file_lock_give(&lock);
+  // What is left without a holder goes with the other leftovers; a name in another folder is another file.
+  assert_int_equal(crn_file_replace(beside, "1", 1), CAIRN_OK);
+  crn_file_remove_leftovers(path);
+  assert_false(crn_file_exists(beside));
+  assert_int_equal(crn_file_lock_take("/nonexistent/f", &lock), CAIRN_NOT_FOUND);
+  assert_int_equal(rmdir(folder), 0);
+}
+
 static void test_environment(void **state) {
   (void)state;
   check_setting("CAIRN_THREADS", "0", "3");
@@ -456,6 +504,7 @@ int main(void) {
       cmocka_unit_test(test_files),    cmocka_unit_test(test_tasks),       cmocka_unit_test(test_json),
       cmocka_unit_test(test_pool),     cmocka_unit_test(test_context),     cmocka_unit_test(test_environment),
       cmocka_unit_test(test_checksum), cmocka_unit_test(test_hasher),      cmocka_unit_test(test_leftovers),
+      cmocka_unit_test(test_file_lock),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -213,6 +213,59 @@ void crn_file_remove_leftovers(const char *path) {
   crn_str_deinitialize(&leftover);
 }
 
+// --- locks ------------------------------------------------------------------------------------------------------------
+
+// Six characters that mkostemp never makes, so that the file is a leftover like any other when its process is gone.
+#define LOCK_NAME "in_use"
+
+static cairn_status lock_is_taken(const char *path, int fd) {
+  char holder[24] = "";
+  ssize_t n = pread(fd, holder, sizeof holder - 1, 0);
+  holder[n > 0 ? n : 0] = 0;
+  return CRN_FAIL(BUSY, "'%s' is in use by another process%s%s", path, *holder ? ", number " : "", holder);
+}
+
+// Where there are no locks there is none to wait for.
+static cairn_status open_lock(const char *path, crn_file_lock *lock) {
+  struct stat st;
+  for (;;) {
+    lock->fd = open(lock->beside.data, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (lock->fd < 0) return io_failure("create", lock->beside.data);
+    if (flock(lock->fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) return lock_is_taken(path, lock->fd);
+    // Whoever had it may have removed the file before this lock was there.
+    if (fstat(lock->fd, &st) != 0 || st.st_nlink > 0) return CAIRN_OK;
+    close(lock->fd);
+  }
+}
+
+cairn_status crn_file_lock_take(const char *path, crn_file_lock *lock) {
+  lock->fd = -1;
+  crn_str_initialize(&lock->beside, NULL);
+  char *real = realpath(path, NULL);
+  cairn_status status = crn_str_printf(&lock->beside, "%s.tmp-" LOCK_NAME, real ? real : path);
+  free(real);
+  if (status == CAIRN_OK) status = open_lock(path, lock);
+  if (status != CAIRN_OK) {
+    if (lock->fd >= 0) close(lock->fd);
+    lock->fd = -1;
+    crn_str_deinitialize(&lock->beside);
+    return status;
+  }
+  // For the messages of others only.
+  if (ftruncate(lock->fd, 0) == 0) dprintf(lock->fd, "%ld", (long)getpid());
+  return CAIRN_OK;
+}
+
+void crn_file_lock_give(crn_file_lock *lock) {
+  if (lock->fd < 0) return;
+  unlink(lock->beside.data);
+  close(lock->fd);
+  lock->fd = -1;
+  crn_str_deinitialize(&lock->beside);
+}
+
+// ----------------------------------------------------------------------------------------------------------------------
+
 cairn_status crn_file_write(crn_file_writer *w, const void *data, size_t bytes) {
   for (const char *p = data; bytes;) {
     ssize_t n = write(w->fd, p, bytes);

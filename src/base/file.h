@@ -52,6 +52,18 @@ bool crn_file_remove_abandoned(const char *path);
 /// Removes such temporary files that were to become the file `path`.
 void crn_file_remove_leftovers(const char *path);
 
+/// A file kept to one holder: nobody else gets the lock of the same file until it is given back or its process ends. It is a lock on a
+/// file beside it, which counts as one of its temporary files: those that outlive their process are removed with them.
+typedef struct crn_file_lock {
+  int fd;  ///< -1 = not held
+  crn_str beside;
+} crn_file_lock;
+
+/// Errors: BUSY (the message names the file and the process that has it), those of making a file in the folder.
+cairn_status crn_file_lock_take(const char *path, crn_file_lock *out_lock);
+/// Nothing happens for a lock that is not held.
+void crn_file_lock_give(crn_file_lock *lock);
+
 /// Writes a whole file through a crn_file_writer.
 cairn_status crn_file_replace(const char *path, const void *data, size_t bytes);
 

@@ -187,8 +187,17 @@ static cairn_status take_tool_result(chat *c, const char *text) {
 
 typedef enum line_result { LINE_MESSAGE, LINE_DONE, LINE_QUIT, LINE_FAILED } line_result;
 
+// A tool that gave nothing has a result, too: an empty one.
+static line_result ask_for_argument(const chat *c, const char *command) {
+  crn_tool_warn(c->stream.t, "'%s' wants %s", command,
+                strcmp(command, "/tool") ? "the file of a picture: /image FILE"
+                                         : "the result of a tool call: /tool TEXT (for one that is empty a space behind it)");
+  return LINE_DONE;
+}
+
 static line_result handle_command(chat *c, const char *line) {
   if (!strcmp(line, "/quit") || !strcmp(line, "/exit")) return LINE_QUIT;
+  if (!strcmp(line, "/image") || !strcmp(line, "/tool")) return ask_for_argument(c, line);
   if (!strncmp(line, "/image ", 7)) return take_image(c, line + 7) == CAIRN_OK ? LINE_DONE : LINE_FAILED;
   if (!strncmp(line, "/tool ", 6)) return take_tool_result(c, line + 6) == CAIRN_OK ? LINE_DONE : LINE_FAILED;
   if (!strcmp(line, "/reset")) {
@@ -237,18 +246,19 @@ static char *read_line(const chat *c) {
   return line;
 }
 
-static cairn_status check_session_place(const chat *c) {
+static cairn_status claim_session(chat *c) {
   crn_tool *t = c->stream.t;
   const char *const inputs[] = {c->o->dialogue.tools, c->o->guide.grammar}, *model = NULL;
   if (!c->o->session) return CAIRN_OK;
   CRN_TRY(crn_source_locate(t, t->positionals[0], NULL, &model));
-  return crn_session_check_place(c->o->session, model, inputs, 2);
+  CRN_TRY(crn_session_check_place(c->o->session, model, inputs, 2));
+  return crn_session_claim(c->o->session, &c->session);
 }
 
 static cairn_status open_session(chat *c) {
   const char *path = c->o->session;
   CRN_TRY(start_over(c));
-  CRN_TRY(crn_session_open(c->stream.t, path, c->llm, &c->session));
+  CRN_TRY(crn_session_open(c->stream.t, c->llm, &c->session));
   if (c->session.n_restored && !c->session.messages)
     return CRN_FAIL(FAILED_PRECONDITION, "the session '%s' holds a text and no conversation", path);
   if (!c->session.messages) return CAIRN_OK;
@@ -263,9 +273,8 @@ static cairn_status open_session(chat *c) {
 }
 
 // What can be saved is saved, also when the last reply failed.
-static int close_session(chat *c, int code) {
+static int end_session(chat *c, int code) {
   cairn_status status = save_session(c);
-  crn_session_close(&c->session);
   if (status == CAIRN_OK || code != TOOL_OK) return code;
   return crn_tool_fail(c->stream.t);
 }
@@ -296,7 +305,7 @@ static int run_chat(crn_tool *t, const void *values) {
   cairn_status status = crn_chat_history_initialize(&c.history, c.o->dialogue.template_name);
   if (status == CAIRN_OK) status = crn_dialogue_read_tools(&c.o->dialogue, &c.history.tools);
   if (status == CAIRN_OK) status = crn_guide_read(t, &c.o->guide, &c.guide);
-  if (status == CAIRN_OK) status = check_session_place(&c);
+  if (status == CAIRN_OK) status = claim_session(&c);
   if (status == CAIRN_OK) status = crn_generation_open(t, t->positionals[0], &c.o->generation, CRN_NEED_CHAT, &c.llm);
   if (status == CAIRN_OK) status = crn_speculation_open(t, &c.o->speculation, &c.o->generation, &c.draft);
   if (status == CAIRN_OK) status = open_session(&c);
@@ -304,10 +313,11 @@ static int run_chat(crn_tool *t, const void *values) {
     cairn_llm_info info;
     cairn_llm_describe(c.llm, &info);
     if (c.interactive) crn_tool_note(t, "%s. /help tells about commands.", info.name);
-    code = close_session(&c, converse(&c));
+    code = end_session(&c, converse(&c));
   } else {
     code = crn_tool_fail(t);
   }
+  crn_session_close(&c.session);
   crn_chat_history_deinitialize(&c.history);
   crn_images_free(&c.images);
   drop_new_images(&c);

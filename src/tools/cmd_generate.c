@@ -194,7 +194,7 @@ static cairn_status read_prompt(crn_tool *t, const generate_options *o, generate
 }
 
 // Where the logits go is checked before anything large is read or computed.
-static cairn_status check_output(crn_tool *t, const generate_options *o) {
+static cairn_status check_output(crn_tool *t, const generate_options *o, crn_session *session) {
   const char *model = NULL;
   if (!o->logits && !o->session) return CAIRN_OK;
   CRN_TRY(crn_source_locate(t, t->positionals[0], NULL, &model));
@@ -204,7 +204,8 @@ static cairn_status check_output(crn_tool *t, const generate_options *o) {
   CRN_TRY(crn_output_check_apart("--logits", o->logits, o->prompt_file));
   CRN_TRY(crn_output_check_apart("--logits", o->logits, o->raw_tokens));
   CRN_TRY(crn_output_check_apart("--logits", o->logits, o->force));
-  return crn_output_check_apart("--logits", o->logits, model);
+  CRN_TRY(crn_output_check_apart("--logits", o->logits, model));
+  return crn_session_claim(o->session, session);
 }
 
 // --- sessions -----------------------------------------------------------------------------------------------------------
@@ -256,11 +257,27 @@ static cairn_status continue_text(crn_tool *t, const generate_options *o, genera
   return CAIRN_OK;
 }
 
+// What was said would be lost: a text has no messages.
+static cairn_status check_is_text(const generate_options *o, const crn_session *s) {
+  if (!json_array_size(s->messages)) return CAIRN_OK;
+  if (!o->raw_tokens && !o->no_template)
+    return CRN_FAIL(FAILED_PRECONDITION, "the session '%s' holds a conversation, and the model has no chat template to go on with it",
+                    o->session);
+  const char *option = o->raw_tokens ? "--raw-tokens" : "--no-template";
+  return CRN_FAIL(FAILED_PRECONDITION,
+                  "the session '%s' holds a conversation of %zu messages, and %s goes on with texts only; give %s, or choose another file",
+                  o->session, json_array_size(s->messages), option,
+                  o->raw_tokens ? "--prompt or --prompt-file instead" : "the prompt without it");
+}
+
 static cairn_status continue_session(crn_tool *t, const generate_options *o, generate_job *job) {
   if (!o->session) return CAIRN_OK;
-  CRN_TRY(crn_session_open(t, o->session, job->llm, &job->session));
+  CRN_TRY(crn_session_open(t, job->llm, &job->session));
   bool is_message = !o->raw_tokens && !o->no_template && cairn_llm_has_template(job->llm) == CAIRN_OK;
-  if (!is_message) crn_error_clear();
+  if (!is_message) {
+    crn_error_clear();
+    CRN_TRY(check_is_text(o, &job->session));
+  }
   return is_message ? continue_conversation(t, o, job) : continue_text(t, o, job);
 }
 
@@ -361,7 +378,7 @@ static int run_generate(crn_tool *t, const void *values) {
   crn_str_initialize(&job.text, NULL);
   crn_str_initialize(&job.conversation, NULL);
   cairn_status status = read_prompt(t, o, &job);
-  if (status == CAIRN_OK) status = check_output(t, o);
+  if (status == CAIRN_OK) status = check_output(t, o, &job.session);
   if (status == CAIRN_OK)
     status = crn_generation_open(t, t->positionals[0], &o->generation, o->raw_tokens ? CRN_NEED_IDS : CRN_NEED_TEXT, &job.llm);
   if (status == CAIRN_OK) status = continue_session(t, o, &job);

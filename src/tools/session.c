@@ -41,6 +41,28 @@ cairn_status crn_session_check_place(const char *path, const char *model, const 
   return status;
 }
 
+// A session that goes on has both files, or that of the states alone; one that begins has neither.
+static cairn_status check_orphan(const char *path) {
+  crn_str beside;
+  if (crn_file_exists(path)) return CAIRN_OK;
+  crn_str_initialize(&beside, NULL);
+  cairn_status status = companion(path, &beside);
+  if (status == CAIRN_OK && crn_file_exists(beside.data))
+    status = CRN_FAIL(FAILED_PRECONDITION,
+                      OPTION " %s: there is no such session, and a new one would write over '%s'; move that away or choose another file",
+                      path, beside.data);
+  crn_str_deinitialize(&beside);
+  return status;
+}
+
+cairn_status crn_session_claim(const char *path, crn_session *s) {
+  *s = (crn_session){.lock.fd = -1};
+  if (!path) return CAIRN_OK;
+  CRN_TRY_NOTE(crn_file_lock_take(path, &s->lock), OPTION ": two processes cannot go on with one session; wait, or choose another file");
+  s->path = path;
+  return check_orphan(path);
+}
+
 // --- restoring ----------------------------------------------------------------------------------------------------------
 
 static cairn_status take_conversation(crn_tool *t, const char *name, const json_t *json, crn_session *s) {
@@ -75,8 +97,8 @@ static cairn_status read_conversation(crn_tool *t, crn_session *s) {
   return status;
 }
 
-cairn_status crn_session_open(crn_tool *t, const char *path, cairn_llm *llm, crn_session *s) {
-  *s = (crn_session){.path = path};
+cairn_status crn_session_open(crn_tool *t, cairn_llm *llm, crn_session *s) {
+  const char *path = s->path;
   if (!path) return CAIRN_OK;
   if (!crn_file_exists(path)) return CAIRN_OK;
   CRN_TRY(cairn_llm_restore(llm, path));
@@ -94,6 +116,7 @@ cairn_status crn_session_open(crn_tool *t, const char *path, cairn_llm *llm, crn
 
 void crn_session_close(crn_session *s) {
   json_decref(s->messages);
+  if (s->path) crn_file_lock_give(&s->lock);
   *s = (crn_session){0};
 }
 
@@ -127,6 +150,7 @@ static cairn_status save_conversation(const crn_session *s, const json_t *messag
   cairn_status status = w.status;
   if (status == CAIRN_OK) status = companion(s->path, &name);
   if (status == CAIRN_OK) status = crn_jw_save(&w, name.data);
+  if (status == CAIRN_OK) crn_file_remove_leftovers(name.data);
   crn_jw_deinitialize(&w);
   crn_str_deinitialize(&name);
   free(text);

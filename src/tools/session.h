@@ -8,6 +8,7 @@
 
 #include <jansson.h>
 
+#include "base/file.h"
 #include "cairn/llm.h"
 #include "tools/generation.h"
 #include "tools/json_writer.h"
@@ -20,6 +21,7 @@
 
 typedef struct crn_session {
   const char *path;    ///< NULL = none
+  crn_file_lock lock;  ///< held from crn_session_claim to crn_session_close
   bool is_restored;    ///< the file was there
   int64_t n_restored;  ///< tokens
   bool is_saved;
@@ -35,11 +37,15 @@ int crn_session_check(crn_tool *t, const char *path, const crn_generation_values
 /// UNSUPPORTED (a model that comes from no file).
 cairn_status crn_session_check_place(const char *path, const char *model, const char *const *inputs, int n_inputs);
 
-/// Restores the session when its file is there. Errors: those of cairn_llm_restore; CORRUPT (the file of the conversation).
-cairn_status crn_session_open(crn_tool *t, const char *path, cairn_llm *llm, crn_session *out_session);
+/// Keeps the session to this process until crn_session_close; nothing without a path. Before anything large is read.
+/// Errors: BUSY (another process has it), FAILED_PRECONDITION (a conversation without its session, which would be written over), IO.
+cairn_status crn_session_claim(const char *path, crn_session *out_session);
+/// Restores the claimed session when its file is there. Errors: those of cairn_llm_restore; CORRUPT (the file of the conversation).
+cairn_status crn_session_open(crn_tool *t, cairn_llm *llm, crn_session *s);
 /// Saves it. `messages` NULL = no conversation; `tokens` are the whole text, none when that is not known.
 /// Errors: those of cairn_llm_save; OUT_OF_MEMORY, IO.
 cairn_status crn_session_save(crn_session *s, cairn_llm *llm, const json_t *messages, const int32_t *tokens, size_t n_tokens);
+/// Of a claimed session, or one that is zeros.
 void crn_session_close(crn_session *s);
 
 /// The member "session" of a document; nothing without a session.

@@ -101,6 +101,29 @@ class Conversation(SessionTest):
             self.assertEqual(json.load(f)["messages"], [])
 
 
+    def test_a_text_option_does_not_forget_what_was_said(self):
+        session = self.fresh("said.session")
+        self.generate("--prompt", "Hi", "--session", session)
+        before = [self.read(f) for f in (session, session + ".json")]
+        for arguments, option, instead in (
+            (("--prompt", "x", "--no-template"), "--no-template", "give the prompt without it"),
+            (("--raw-tokens", self.tokens([7])), "--raw-tokens", "give --prompt or --prompt-file instead"),
+        ):
+            err = self.fails("generate", cli.BUNDLE, *arguments, "--session", session, code=1)
+            self.assertIn(f"'{session}' holds a conversation of 2 messages, and {option} goes on with texts only; {instead}", err)
+        self.assertEqual(before, [self.read(f) for f in (session, session + ".json")])
+        # Nothing is lost where nothing was said.
+        self.cairn("chat", cli.BUNDLE, "--session", session, stdin="/reset\n")
+        self.assertEqual(self.generate("--prompt", "x", "--no-template", "--session", session)["prompt_form"], "raw")
+
+    def test_commands_without_their_text(self):
+        out, err = self.cairn("chat", cli.BUNDLE, "--max-tokens", "3", stdin="/tool\n/image\nHi\n")
+        self.assertEqual(out.count("\n"), 1)
+        self.assertIn("'/tool' wants the result of a tool call: /tool TEXT", err)
+        self.assertIn("'/image' wants the file of a picture: /image FILE", err)
+        self.assertNotIn("is no command", err)
+
+
 class Saving(SessionTest):
     def start(self, session, *arguments):
         return subprocess.Popen(
@@ -136,6 +159,42 @@ class Saving(SessionTest):
         self.assertTrue(reply + out)
         with open(session + ".json", encoding="utf-8") as f:
             self.assertEqual([m["role"] for m in json.load(f)["messages"]], ["user", "assistant"])
+
+    def test_one_process_at_a_time(self):
+        session = self.fresh("shared.session")
+        process = self.start(session, "chat", cli.BUNDLE, "--max-tokens", "3")
+        process.stdin.write(b"Hi\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        for arguments in (("generate", cli.BUNDLE, "--prompt", "x"), ("chat", cli.BUNDLE)):
+            err = self.fails(*arguments, "--session", session, code=1, stdin="Hi\n")
+            self.assertIn(f"'{session}' is in use by another process, number {process.pid}", err)
+            self.assertIn("choose another file", err)
+        # By another name it is the same session.
+        process.communicate(timeout=60)
+        os.symlink(session, self.path("other.session"))
+        process = self.start(session, "chat", cli.BUNDLE, "--max-tokens", "3")
+        process.stdin.write(b"Hi\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        self.assertIn("in use", self.fails("chat", cli.BUNDLE, "--session", self.path("other.session"), code=1, stdin="Hi\n"))
+        # A process that was killed holds nothing, and what it left goes with the next.
+        process.kill()
+        process.communicate(timeout=60)
+        for name in ("shared.session.tmp-Abc123", "shared.session.json.tmp-Abc123"):
+            self.write(name, "x")
+        self.generate("--prompt", "x", "--session", session)
+        left = [name for name in os.listdir(self.temporary) if ".tmp-" in name]
+        self.assertEqual(left, [])
+
+    def test_conversation_without_its_session(self):
+        session = self.fresh("orphan.session")
+        beside = self.write("orphan.session.json", "mine")
+        for arguments in (("generate", cli.BUNDLE, "--prompt", "x"), ("chat", cli.BUNDLE)):
+            err = self.fails(*arguments, "--session", session, code=1, stdin="Hi\n")
+            self.assertIn(f"there is no such session, and a new one would write over '{beside}'", err)
+        self.assertEqual(self.read(beside), b"mine")
+        self.assertEqual([name for name in os.listdir(self.temporary) if ".tmp-" in name], [])
 
     def test_what_is_refused_changes_nothing(self):
         session = self.fresh("kept.session")
