@@ -158,19 +158,39 @@ cairn_status cairn_cache_clear(int64_t *out_n, uint64_t *out_bytes) {
   return status;
 }
 
+// The absolute path of what is there, or was: then of the nearest folder that is still there, with what was below it.
+static cairn_status resolve(const char *model, char resolved[PATH_MAX]) {
+  char folder[PATH_MAX];
+  size_t n = strlen(model), rest;
+  while (n > 1 && model[n - 1] == '/') n--;
+  if (n >= sizeof folder) return CRN_FAIL(INVALID_ARGUMENT, "a path of %zu bytes is too long", n);
+  snprintf(folder, sizeof folder, "%.*s", (int)n, model);
+  if (realpath(folder, resolved)) return CAIRN_OK;
+  size_t end = n;
+  do {
+    for (rest = end; rest && model[rest - 1] != '/';) rest--;
+    for (end = rest; end > 1 && model[end - 1] == '/';) end--;
+    folder[end] = 0;
+  } while (!realpath(end ? folder : ".", resolved) && end);
+  size_t used = strlen(resolved);
+  if (used + 1 + n - rest >= PATH_MAX) return CRN_FAIL(INVALID_ARGUMENT, "a path of %zu bytes is too long", n);
+  if (resolved[used - 1] != '/') resolved[used++] = '/';
+  for (; rest < n; rest++) {
+    if (model[rest] != '/' || resolved[used - 1] != '/') resolved[used++] = model[rest];
+  }
+  resolved[used] = 0;
+  return CAIRN_OK;
+}
+
 cairn_status cairn_cache_remove(const char *model, int64_t *out_n, uint64_t *out_bytes) {
   CRN_REQUIRE(model);
   CRN_REQUIRE_NAMED(out_n, "out_n_entries");
   CRN_REQUIRE(out_bytes);
   char resolved[PATH_MAX];
-  size_t n = strlen(model);
   *out_n = 0;
   *out_bytes = 0;
-  if (!n) return CRN_FAIL(INVALID_ARGUMENT, "an empty path names no model");
-  if (!realpath(model, resolved)) {
-    if (n >= sizeof resolved) return CRN_FAIL(INVALID_ARGUMENT, "a path of %zu bytes is too long", n);
-    memcpy(resolved, model, n + 1);
-  }
+  if (!*model) return CRN_FAIL(INVALID_ARGUMENT, "an empty path names no model");
+  CRN_TRY(resolve(model, resolved));
   removed r = {.below = resolved};
   cairn_status status = cairn_cache_list(remove_one, &r);
   *out_n = r.n;

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "base/cache.h"
+#include "base/file.h"
 #include "cairn/specialize.h"
 #include "tools/commands.h"
 #include "tools/json_writer.h"
@@ -68,10 +69,13 @@ static cairn_status list(bool json) {
   return status;
 }
 
-static cairn_status clear(const char *model, bool json) {
+// A model that was deleted may still have entries, so only a path with neither is a mistake; removing nothing is none.
+static cairn_status clear(crn_tool *t, const char *model, bool json) {
   int64_t n;
   uint64_t bytes;
   CRN_TRY(model ? cairn_cache_remove(model, &n, &bytes) : cairn_cache_clear(&n, &bytes));
+  if (model && !n && !crn_file_exists(model))
+    crn_tool_warn(t, "'%s': there is no such file or folder, and no entry of the cache belongs to one that was", model);
   if (json) {
     printf("{\"removed\": %lld, \"bytes\": %llu}\n", (long long)n, (unsigned long long)bytes);
   } else {
@@ -90,7 +94,7 @@ static int run_cache(crn_tool *t, const void *values) {
     if (model) return crn_tool_usage_error(t, "list takes no model, but '%s' is given", model);
     status = list(o->json);
   } else if (!strcmp(what, "clear")) {
-    status = clear(model, o->json);
+    status = clear(t, model, o->json);
   } else {
     return crn_tool_usage_error(t, "'%s' is no action of cairn cache; list and clear are", what);
   }

@@ -213,7 +213,22 @@ class Cache(cli.CliTest):
         for model, n in (("/models/a.aimode", 0), ("/models/a.aimodel", 2), ("/models/deep", 1), ("/models/deep", 0)):
             cleared = self.json("cache", "clear", model, "--json", environment=environment)
             self.assertEqual(cleared, {"removed": n, "bytes": 5 * n}, model)
+            # What was deleted may have entries; a path with neither file nor entries is told, and is no failure.
+            err = self.cairn("cache", "clear", model, environment=environment)[1]
+            self.assertIn(f"warning: '{model}': there is no such file or folder", err)
+        self.assertEqual(self.cairn("cache", "clear", "data/gguf/f16.gguf", environment=environment)[1], "")
         self.assertEqual([e["model"] for e in self.json("cache", "--json", environment=environment)["entries"]], [models[2]])
+        # A path that is relative, through a link, or has a slash at its end stands for the same model, also when that is gone.
+        os.symlink(self.temporary, self.path("link"))
+        real = os.path.realpath(self.temporary)
+        for i, spelled in enumerate((self.path("gone/x.gguf"), self.path("gone/x.gguf/"), self.path("link/gone//x.gguf"),
+                                     os.path.relpath(self.path("gone/x.gguf"), cli.TESTS), self.path("link/gone"))):
+            name = "%032x-2.packed" % (i + 100)
+            self.write("cache-of-models/" + name, "12345")
+            self.write("cache-of-models/" + name + ".txt", real + "/gone/x.gguf")
+            out, err = self.cairn("cache", "clear", spelled, environment=environment)
+            self.assertIn("removed 1 entries", out, spelled)
+            self.assertEqual(err, "")
         self.assertIn("list takes no model", self.fails("cache", "list", "x", code=64))
         self.assertIn("names no model", self.fails("cache", "clear", "", code=1, environment=environment))
 
