@@ -8,7 +8,7 @@
 #include "tools/source.h"
 
 typedef struct compile_options {
-  const char *output, *component, *precision;
+  const char *output, *component, *precision, *device;
 } compile_options;
 
 #define AT(member) offsetof(compile_options, member)
@@ -28,6 +28,13 @@ static const crn_tool_option g_options[] = {
      .group = "Output",
      .help = "arithmetic it is compiled for (default auto)",
      .choices = "auto|exact|bf16|int8"},
+    {.name = "device",
+     .kind = OPTION_TEXT,
+     .offset = AT(device),
+     .argument = "D",
+     .group = "Output",
+     .help = CRN_DEVICE_HELP,
+     .choices = CRN_DEVICE_CHOICES},
     {.name = "component",
      .kind = OPTION_TEXT,
      .offset = AT(component),
@@ -46,8 +53,11 @@ static int run_compile(crn_tool *t, const void *values) {
     return crn_tool_usage_error(t, "-o: the name of a compiled asset ends in .aimodelc");
   crn_source source;
   cairn_model *model = NULL;
-  cairn_model_options options = {
-      .precision = crn_precision_of(o->precision), .progress = crn_tool_progress_callback, .progress_user = t, .no_cache = true};
+  cairn_model_options options = {.precision = crn_precision_of(o->precision),
+                                 .device = crn_device_of(o->device),
+                                 .progress = crn_tool_progress_callback,
+                                 .progress_user = t,
+                                 .no_cache = true};
   cairn_status status = crn_source_find(t, t->positionals[0], NULL, &source);
   if (status == CAIRN_OK) status = crn_output_check_folder("-o", o->output);
   if (status == CAIRN_OK) status = crn_tool_open_context(t);

@@ -66,8 +66,13 @@ static const crn_tool_option g_options[] = {
      .offset = AT(device),
      .argument = "D",
      .group = GROUP_HOW,
-     .help = "where to run",
-     .choices = "cpu"},
+     .help = CRN_DEVICE_HELP,
+     .choices = CRN_DEVICE_CHOICES},
+    {.name = "expect-frequent-reshapes",
+     .kind = OPTION_FLAG,
+     .offset = AT(frequent_reshapes),
+     .group = GROUP_HOW,
+     .help = CRN_RESHAPES_HELP},
     {.name = "precision",
      .kind = OPTION_TEXT,
      .offset = AT(precision),
@@ -146,6 +151,8 @@ static cairn_status open_model(run_job *job) {
   crn_source source;
   cairn_model_options options = {.strict_hash = job->o->strict_hash,
                                  .precision = crn_precision_of(job->o->precision),
+                                 .device = crn_device_of(job->o->device),
+                                 .expect_frequent_reshapes = job->o->frequent_reshapes,
                                  .progress = crn_tool_progress_callback,
                                  .progress_user = job->t};
   if (job->o->composites) options.composites = strcmp(job->o->composites, "body") != 0 ? CAIRN_COMPOSITES_FAST : CAIRN_COMPOSITES_BODY;

@@ -92,6 +92,8 @@ cairn_status crn_generation_open(crn_tool *t, const char *name, const crn_genera
   CRN_TRY(crn_source_find(t, name, NULL, &source));
   cairn_model_options model = {.strict_hash = v->strict_hash,
                                .precision = crn_precision_of(v->precision),
+                               .device = crn_device_of(v->device),
+                               .expect_frequent_reshapes = v->frequent_reshapes,
                                .progress = crn_tool_progress_callback,
                                .progress_user = t};
   cairn_llm_options options = {.engine = v->engine,

@@ -10,13 +10,13 @@
 
 /// Values of the options below.
 typedef struct crn_generation_values {
-  const char *engine, *kv, *kv_type, *tokenizer, *precision, *overflow, *prompt_cache;
+  const char *engine, *kv, *kv_type, *tokenizer, *precision, *overflow, *prompt_cache, *device;
   crn_option_integer pipeline_depth, kv_capacity, kv_page, kv_window, kv_sinks, prefill_chunk, max_context, max_tokens;
   bool greedy, ignore_eos, keep_special;
   crn_option_number temperature, top_p, min_p, repetition_penalty;
   crn_option_integer top_k, repetition_window;
   crn_option_unsigned seed;
-  bool strict_hash;
+  bool strict_hash, frequent_reshapes;
   crn_option_list stop, token_tables;
 } crn_generation_values;
 
@@ -94,7 +94,11 @@ typedef struct crn_generation_values {
      .group = CRN_GROUP_ENGINE, .help = "values for each token of the vocabulary, for a further input of the model: the tensor of its name " \
      "in a .safetensors file"}, \
     {.name = "strict-hash", .kind = OPTION_FLAG, .offset = CRN_GENERATION_AT(type, strict_hash), \
-     .group = CRN_GROUP_ENGINE, .help = "refuse an asset whose main.hash does not match"}
+     .group = CRN_GROUP_ENGINE, .help = "refuse an asset whose main.hash does not match"}, \
+    {.name = "device", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, device), .argument = "D", \
+     .group = CRN_GROUP_ENGINE, .help = CRN_DEVICE_HELP, .choices = CRN_DEVICE_CHOICES}, \
+    {.name = "expect-frequent-reshapes", .kind = OPTION_FLAG, .offset = CRN_GENERATION_AT(type, frequent_reshapes), \
+     .group = CRN_GROUP_ENGINE, .help = CRN_RESHAPES_HELP}
 // clang-format on
 
 /// Checks combinations of options. TOOL_CONTINUE, or TOOL_USAGE after a message.

@@ -13,7 +13,7 @@ typedef struct crn_run_options {
   crn_option_integer steps;
   crn_option_list state_shapes;
   const char *device, *precision, *composites;
-  bool strict_hash, trace_ops, json;
+  bool strict_hash, frequent_reshapes, trace_ops, json;
   const char *dump;
 } crn_run_options;
 

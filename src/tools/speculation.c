@@ -20,7 +20,10 @@ int crn_speculation_check(crn_tool *t, const crn_speculation_values *v) {
 
 cairn_status crn_speculation_open(crn_tool *t, const crn_speculation_values *v, const crn_generation_values *generation,
                                   cairn_llm **out_draft) {
-  const crn_generation_values own = {.precision = generation->precision, .strict_hash = generation->strict_hash};
+  const crn_generation_values own = {.precision = generation->precision,
+                                     .device = generation->device,
+                                     .strict_hash = generation->strict_hash,
+                                     .frequent_reshapes = generation->frequent_reshapes};
   *out_draft = NULL;
   if (!v->draft) return CAIRN_OK;
   cairn_status status = crn_generation_open(t, v->draft, &own, CRN_NEED_IDS, out_draft);

@@ -35,6 +35,13 @@ cairn_precision crn_precision_of(const char *text) {
   return CAIRN_PRECISION_DEFAULT;
 }
 
+cairn_device crn_device_of(const char *text) {
+  for (cairn_device d = CAIRN_DEVICE_CPU; text && d <= CAIRN_DEVICE_NEURAL_ENGINE; d++) {
+    if (strcmp(text, cairn_device_text(d)) == 0) return d;
+  }
+  return CAIRN_DEVICE_DEFAULT;
+}
+
 void crn_tool_progress_callback(void *user, const char *phase, int64_t done, int64_t total) { crn_tool_progress(user, phase, done, total); }
 
 static void print_line(crn_tool *t, const char *prefix, const char *fmt, va_list args) {

@@ -67,9 +67,16 @@ void crn_tool_note(crn_tool *t, const char *fmt, ...) __attribute__((format(prin
 void crn_tool_progress(crn_tool *t, const char *phase, int64_t done, int64_t total);
 /// Removes the progress line. Everything above that prints does it too.
 void crn_tool_progress_clear(crn_tool *t);
-/// crn_tool_progress in the form model and engine options want; `user` is the tool.
 /// The precision an option names; the default for NULL.
 cairn_precision crn_precision_of(const char *text);
+/// The device an option names; the default for NULL.
+cairn_device crn_device_of(const char *text);
+#define CRN_DEVICE_CHOICES "cpu"
+#define CRN_DEVICE_HELP "the device the model is prepared for"
+#define CRN_RESHAPES_HELP                                                                                                               \
+  "shapes change from run to run; they may here without it, too. A model whose shapes are fixed gets a warning, and packed weights an " \
+  "entry of the cache of their own"
+/// crn_tool_progress in the form model and engine options want; `user` is the tool.
 void crn_tool_progress_callback(void *user, const char *phase, int64_t done, int64_t total);
 
 /// --clear-coreai-cache of Apple's programs: forgets what was packed of the models at `path`, for whatever options, and says so in their

@@ -33,6 +33,50 @@ class Plans(cli.CliTest):
         self.fails("inspect", ASSET, "--precision", "int8", code=64)
 
 
+class Options(cli.CliTest):
+    """The options of a specialization reach the library from every command that loads a model."""
+
+    FIXED = os.path.join(os.environ.get("CAIRN_SHARED_DATA", ""), "models", "tiny-qwen3-ios")
+    WARNING = "warning: frequent reshapes are expected, but all shapes of function"
+
+    def test_reshapes_of_a_function(self):
+        model = "data/assets/state_only.aimodel"
+        st.save(self.path("x.safetensors"), {"x": ("F32", [4], [1, 2, 3, 4])})
+        arguments = ("run", model, "--io", self.path("x.safetensors"))
+        self.assertNotIn(self.WARNING, self.cairn(*arguments, "--device", "cpu")[1])
+        self.assertIn(self.WARNING + " 'main' are fixed", self.cairn(*arguments, "--expect-frequent-reshapes")[1])
+
+    @unittest.skipUnless(os.path.isdir(FIXED), "the public model is not there (CAIRN_SHARED_DATA)")
+    def test_reshapes_of_a_language_model(self):
+        ids = self.write("ids.json", IDS)
+        for command in (
+            ("generate", self.FIXED, "--raw-tokens", ids, "--max-tokens", "2"),
+            ("chat", self.FIXED, "--max-tokens", "2"),
+            ("bench", self.FIXED, "-p", "4", "-g", "2", "-n", "1"),
+        ):
+            self.assertNotIn(self.WARNING, self.cairn(*command, stdin="Hi\n")[1])
+            self.assertIn(self.WARNING, self.cairn(*command, "--device", "cpu", "--expect-frequent-reshapes", stdin="Hi\n")[1])
+        # Shapes that are open are no reason for a word, nor is a change of the result.
+        plain = self.json("generate", BUNDLE, "--raw-tokens", ids, "--max-tokens", "4", "--json")
+        out, err = self.cairn("generate", BUNDLE, "--raw-tokens", ids, "--max-tokens", "4", "--json", "--expect-frequent-reshapes")
+        self.assertEqual(json.loads(out)["tokens"], plain["tokens"])
+        self.assertEqual(err, "")
+
+    def test_other_devices_are_refused_by_name(self):
+        ids = self.write("ids.json", IDS)
+        for device in ("gpu", "neural-engine"):
+            for command in (
+                ("run", ASSET),
+                ("generate", BUNDLE, "--raw-tokens", ids),
+                ("chat", BUNDLE),
+                ("bench", BUNDLE),
+                ("compile", ASSET, "-o", self.path("no.aimodelc")),
+            ):
+                err = self.fails(*command, "--device", device, code=64)
+                self.assertIn(f"--device must be one of cpu, not '{device}'", err)
+        self.cairn("compile", ASSET, "-o", self.path("cpu.aimodelc"), "--device", "cpu")
+
+
 class Compiled(cli.CliTest):
     def compile(self, name, *options):
         self.cairn("compile", ASSET, "-o", self.path(name), *options)
