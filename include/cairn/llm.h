@@ -287,7 +287,7 @@ typedef struct cairn_generate_options {
 
   const char *const *stop;  ///< texts that end the generation; they and what follows are not given out
   int n_stop;
-  const int32_t *stop_ids;  ///< further ids that end it
+  const int32_t *stop_ids;  ///< further ids that end it; OUT_OF_RANGE for one outside of the vocabulary
   size_t n_stop_ids;
   bool ignore_eos;           ///< the model's own stop ids do not end it (`stop` and `stop_ids` still do)
   bool keep_special_tokens;  ///< special tokens are shown in the text

@@ -300,6 +300,8 @@ static void test_bad_tokens(void **state) {
   lm_expect(cairn_llm_generate(llm, &o, &g), CAIRN_INVALID_ARGUMENT, "2 prompts were given");
   o = (cairn_generate_options){.tokens = (const int32_t[]){1}, .n_tokens = 1, .forced = (const int32_t[]){5, 999}, .n_forced = 2};
   lm_expect(cairn_llm_generate(llm, &o, &g), CAIRN_OUT_OF_RANGE, "forced token 1 is 999");
+  o = (cairn_generate_options){.tokens = (const int32_t[]){1}, .n_tokens = 1, .stop_ids = (const int32_t[]){5, -1}, .n_stop_ids = 2};
+  lm_expect(cairn_llm_generate(llm, &o, &g), CAIRN_OUT_OF_RANGE, "stop_ids: token 1 is -1; the vocabulary has the ids 0 to 383");
   o = (cairn_generate_options){.tokens = (const int32_t[]){1}, .n_tokens = 1, .max_tokens = 1, .sampling = {.temperature = -1}};
   lm_expect(cairn_llm_generate(llm, &o, &g), CAIRN_INVALID_ARGUMENT, "temperature");
   const cairn_forward_options empty = {.n_tokens = 0};

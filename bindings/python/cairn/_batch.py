@@ -62,12 +62,15 @@ class BatchMember:
             self._batch._cancel(self._id)
 
     def leave(self) -> None:
-        """Ends the generation with the next step, and throws its result away."""
-        self.cancel()
-        self._batch._leaving.append(self)
+        """Ends the generation with the next step, and throws its result away. Nothing happens when that was taken."""
+        if self._generation is not None or self._error is not None:
+            return
+        self._batch._cancel(self._id)
+        self._batch._leaving.append(self._id)
+        self._error = fail(Status.FAILED_PRECONDITION, f"sequence {self._id} has left the batch: there is no result of it")
 
     def result(self) -> Generation:
-        """What the generation gave; FailedPreconditionError while it goes on. Raises what ended it, if anything did."""
+        """What the generation gave; FailedPreconditionError while it goes on, and when it left. Raises what ended it, if anything did."""
         if self._generation is None and self._error is None:
             if not self._batch._has_ended(self._id):
                 raise fail(Status.FAILED_PRECONDITION, f"sequence {self._id} has not ended yet: step or run the batch")
@@ -95,7 +98,7 @@ class Batch(_native.Batch):
     """
 
     __slots__ = ("__weakref__", "_leaving", "_tokenizer")
-    _leaving: list[BatchMember]
+    _leaving: list[int]
     _tokenizer: _native.Tokenizer | None
 
     def __new__(
@@ -119,14 +122,12 @@ class Batch(_native.Batch):
 
     def _forget_those_that_left(self) -> None:
         waiting, self._leaving = self._leaving, []
-        for member in waiting:
-            if member._generation is not None or member._error is not None:
-                continue
-            if not self._has_ended(member.id):
-                self._leaving.append(member)
+        for identifier in waiting:
+            if not self._has_ended(identifier):
+                self._leaving.append(identifier)
                 continue
             try:
-                member.result()
+                self._take(identifier)
             except Exception:  # noqa: BLE001, S110 - nobody wants to know how it ended
                 pass
 

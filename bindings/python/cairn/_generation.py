@@ -107,10 +107,59 @@ def conversation(
     messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None, variables: Mapping[str, Any] | None
 ) -> str:
     """A conversation as the library takes it."""
-    values: dict[str, Any] = {"messages": list(messages), **(variables or {})}
+    values: dict[str, Any] = {"messages": list(messages), **({} if variables is None else variables)}
     if tools is not None:
         values["tools"] = list(tools)
     return json.dumps(values)
+
+
+# Options that mean nothing without another one: whether that is there, and its words.
+_BELONGS: tuple[tuple[tuple[str, ...], Callable[[Any, dict[str, Any]], bool], str], ...] = (
+    (("form",), lambda prompt, _: isinstance(prompt, str), "a prompt that is text"),
+    (("tools", "template_variables"), lambda _, o: o.get("messages") is not None, "messages"),
+    (("stop", "stop_ids"), lambda _, o: o.get("forced") is None, "tokens that are chosen, not forced"),
+    (("repetition_window",), lambda _, o: o.get("repetition_penalty") is not None, "repetition_penalty"),
+    (
+        ("compact_json",),
+        lambda _, o: o.get("json_schema") is not None or bool(o.get("any_json")),
+        "json_schema or any_json",
+    ),
+    (
+        ("overflow_sinks", "overflow_margin"),
+        lambda _, o: o.get("overflow") not in (None, "refuse"),
+        'overflow="slide" or a function',
+    ),
+    (
+        ("max_draft", "always_draft"),
+        lambda _, o: o.get("draft") is not None or o.get("speculate") not in (None, "off"),
+        "speculate or draft",
+    ),
+    (
+        ("prefill_logits", "first_logits"),
+        lambda _, o: o.get("on_logits") is not None or bool(o.get("logits")),
+        "logits or on_logits",
+    ),
+)
+
+
+def _is_said(value: Any) -> bool:
+    """Whether the value of such an option says anything."""
+    if isinstance(value, (bool, int, str)):
+        return value not in (0, "auto")
+    return value is not None and not (isinstance(value, (list, tuple, dict)) and not value)
+
+
+def _check_belongings(prompt: str | Sequence[int] | None, options: dict[str, Any]) -> None:
+    """An option that would be left out in silence, or taken for another value than it says, is refused by name."""
+    for name in ("logits", "logprobs", "any_json"):
+        if isinstance(options.get(name), (str, bytes)):
+            message = f"{name}: True or False expected, not {options[name]!r}"
+            raise TypeError(message)
+    for names, is_there, what in _BELONGS:
+        for name in names:
+            if _is_said(options.get(name)) and not is_there(prompt, options):
+                message = f"{name} belongs to {what}"
+                raise TypeError(message)
 
 
 def _prompt(prompt: str | Sequence[int] | None, options: dict[str, Any]) -> dict[str, Any]:
@@ -238,6 +287,7 @@ def prepare(
 ) -> tuple[dict[str, Any], Rows]:
     """The options of a generation as the C part takes them, and what is collected while it goes on."""
     options = dict(options)
+    _check_belongings(prompt, options)
     options |= _prompt(prompt, options)
     options |= guide(options)
     options |= _overflow(tokenizer, options.pop("overflow", None))

@@ -165,9 +165,26 @@ class AsyncTokenStream:
             self._stream._drop()
 
 
+def _check_opening(options: dict[str, Any]) -> None:
+    """An option that would be left out in silence is refused by name."""
+    kv, paged = options.get("kv"), ("paged", "chunked")
+    for name, is_there, what in (
+        ("pipeline_depth", options.get("engine") == "pipelined", 'engine="pipelined"'),
+        ("kv_page", kv in paged, 'kv="paged" or "chunked"'),
+        ("kv_type", kv in paged, 'kv="paged" or "chunked"'),
+        ("kv_window", kv == "chunked", 'kv="chunked"'),
+        ("kv_sinks", kv == "chunked", 'kv="chunked"'),
+        ("prompt_cache_bytes", options.get("prompt_cache") is not None, "prompt_cache"),
+    ):
+        if not is_there and options.get(name) not in (None, 0, "auto"):
+            message = f"{name} belongs to {what}"
+            raise TypeError(message)
+
+
 def _open_options(options: dict[str, Any]) -> dict[str, Any]:
     """The options of a model as the C part takes them."""
     options = dict(options)
+    _check_opening(options)
     for name in ("tokenizer", "prompt_cache"):
         if options.get(name) is not None:
             options[name] = os.fsencode(options[name])

@@ -63,7 +63,7 @@ class IntermediateLogger:
         callback: Callable[[list[NDArray | None], str, CompileIdentifiers], None],
         is_enabled: bool = True,
     ) -> None:
-        self._requested = list(requested_intermediates or ())
+        self._requested = [] if requested_intermediates is None else list(requested_intermediates)
         self._ids = None if requested_intermediates is None else frozenset(each.id for each in self._requested)
         self._callback = callback
         self._is_enabled = is_enabled

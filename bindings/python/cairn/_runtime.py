@@ -261,7 +261,7 @@ class InferenceFunction:
 
     def make_state(self, shapes: Mapping[str, Sequence[int]] | None = None) -> dict[str, NDArray]:
         """Zeroed arrays for all states; `shapes` gives the sizes of those that have open ones."""
-        shapes = shapes or {}
+        shapes = {} if shapes is None else shapes
         unknown = [name for name in shapes if name not in self._descriptor.state_names]
         if unknown:
             message = f"No state descriptor named: {unknown[0]}"
@@ -278,7 +278,7 @@ class InferenceFunction:
 
     def _prepare(self, inputs: Any, state: Any, outputs: Any, last_rows: int, named: dict[str, Any]) -> tuple[Any, ...]:
         if named:
-            inputs = {**(inputs or {}), **named}
+            inputs = {**({} if inputs is None else inputs), **named}
         given = self._arrays("input", inputs), self._arrays("state", state), self._arrays("output", outputs)
         return (*given, last_rows, self._array_type)
 

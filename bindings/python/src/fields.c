@@ -39,6 +39,11 @@ static int32_t clamp(long long value) { return value > INT32_MAX ? INT32_MAX : v
 static bool read_number(PyObject *value, const crn_py_field *f, void *at) {
   switch (f->kind) {
     case CRN_PY_FIELD_BOOL: {
+      // "no" and "false" are true to Python, and surely not meant so.
+      if (PyUnicode_Check(value) || PyBytes_Check(value)) {
+        PyErr_Format(PyExc_TypeError, "True or False expected, not %R", value);
+        break;
+      }
       const int truth = PyObject_IsTrue(value);
       *(bool *)at = truth > 0;
       break;

@@ -89,7 +89,23 @@ class Batches(unittest.TestCase):
         self.assertEqual(stays.result().tokens, self.alone(PROMPTS[0], **OPTIONS).tokens)
         self.assertEqual(batch.step().n_ended, 0)
         cancelled.cancel()
-        self.assertEqual(leaves.result().stop_reason, "cancelled")
+        # What has left has no result, before the step that ends it and after.
+        with self.assertRaisesRegex(cairn.FailedPreconditionError, f"sequence {leaves.id} has left the batch: there is no result"):
+            leaves.result()
+        self.assertTrue(leaves.ended)
+        leaves.cancel()
+        early = batch.join(PROMPTS[1], **ENDLESS)
+        early.leave()
+        early.leave()
+        with self.assertRaisesRegex(cairn.FailedPreconditionError, "has left the batch"):
+            early.result()
+        batch.run()
+        with self.assertRaisesRegex(cairn.FailedPreconditionError, "has left the batch"):
+            early.result()
+        self.assertEqual(batch.step().n_ended, 0)
+        # A result that was taken stays.
+        cancelled.leave()
+        self.assertEqual(cancelled.result().stop_reason, "cancelled")
 
     def test_callbacks_may_join_and_cancel(self):
         batch, joined, texts = self.llm.create_batch(), [], []

@@ -45,6 +45,54 @@ class Tokens(unittest.TestCase):
         first, second = (self.llm.generate(PROMPT, **options).tokens for _ in range(2))
         self.assertEqual(first, second)
 
+    def test_what_would_be_left_out_is_refused_by_name(self):
+        messages = [{"role": "user", "content": "Hi"}]
+        for prompt, options, message in (
+            (PROMPT, {"form": "raw"}, "form belongs to a prompt that is text"),
+            (None, {"messages": messages, "form": "template"}, "form belongs to a prompt that is text"),
+            ("Hi", {"tools": [{"name": "f"}]}, "tools belongs to messages"),
+            (PROMPT, {"template_variables": {"a": 1}}, "template_variables belongs to messages"),
+            (PROMPT, {"forced": [1], "stop_ids": [2]}, "stop_ids belongs to tokens that are chosen, not forced"),
+            (PROMPT, {"forced": [], "stop": "x"}, "stop belongs to tokens that are chosen, not forced"),
+            (PROMPT, {"repetition_window": 4}, "repetition_window belongs to repetition_penalty"),
+            (PROMPT, {"compact_json": True}, "compact_json belongs to json_schema or any_json"),
+            (PROMPT, {"compact_json": True, "regex": "a"}, "compact_json belongs to json_schema or any_json"),
+            (PROMPT, {"overflow_sinks": -1}, 'overflow_sinks belongs to overflow="slide" or a function'),
+            (PROMPT, {"overflow_margin": 9, "overflow": "refuse"}, 'overflow_margin belongs to overflow="slide" or a function'),
+            (PROMPT, {"max_draft": 4}, "max_draft belongs to speculate or draft"),
+            (PROMPT, {"always_draft": True, "speculate": "off"}, "always_draft belongs to speculate or draft"),
+            (PROMPT, {"prefill_logits": True}, "prefill_logits belongs to logits or on_logits"),
+            (PROMPT, {"first_logits": True, "logprobs": True}, "first_logits belongs to logits or on_logits"),
+        ):
+            for call in (self.llm.generate, self.llm.stream, self.llm.create_batch().join):
+                with self.subTest(options, call=call), self.assertRaises(TypeError) as caught:
+                    call(prompt, **options)
+                self.assertEqual(str(caught.exception), message)
+
+    def test_what_says_nothing_is_taken(self):
+        plain = self.llm.generate(PROMPT, max_tokens=3).tokens
+        silent = {"form": "auto", "tools": [], "template_variables": {}, "stop": [], "stop_ids": (), "compact_json": False}
+        silent |= {"overflow_sinks": 0, "max_draft": 0, "always_draft": False, "repetition_window": None}
+        self.assertEqual(self.llm.generate(PROMPT, max_tokens=3, **silent).tokens, plain)
+        # An empty list of forced tokens is none, not no list.
+        self.assertEqual(self.llm.generate(PROMPT, forced=[], stop_ids=[]).tokens, [])
+        self.assertEqual(self.llm.generate(PROMPT, max_tokens=0).tokens, [])
+
+    def test_values_that_are_none(self):
+        for option, value, error, message in (
+            ("temperature", float("inf"), cairn.InvalidArgumentError, r"must be 0 \(greedy\) or a finite number above it \(got inf\)"),
+            ("temperature", float("nan"), cairn.InvalidArgumentError, r"must be 0 \(greedy\) or a finite number above it \(got nan\)"),
+            ("repetition_penalty", float("inf"), cairn.InvalidArgumentError, "must be 1 or more, and finite"),
+            ("stop_ids", [1, 10**6], cairn.OutOfRangeError, "token 1 is 1000000; the vocabulary has the ids 0 to"),
+            ("stop_ids", [-1], cairn.OutOfRangeError, "token 0 is -1"),
+            ("ignore_eos", "no", TypeError, "True or False expected, not 'no'"),
+            ("logits", "no", TypeError, "True or False expected, not 'no'"),
+        ):
+            with self.subTest(option, value=value), self.assertRaisesRegex(error, f"{option}:? .*{message}|{option}:? {message}"):
+                self.llm.generate(PROMPT, max_tokens=2, **{option: value})
+            with self.assertRaisesRegex(error, message):
+                self.llm.create_batch().join(PROMPT, max_tokens=2, **{option: value})
+
     def test_forward_equals_generate(self):
         rows = self.llm.forward(PROMPT)
         self.assertEqual([position for position, _ in rows], [3])

@@ -304,7 +304,24 @@ class Storage(unittest.TestCase):
             with self.subTest(options), self.assertRaises(error):
                 LLM(GGUF, **options)
         with self.assertRaisesRegex(TypeError, "kv_page"):
-            LLM(GGUF, kv_page=2.5)
+            LLM(GGUF, kv="paged", kv_page=2.5)
+
+    def test_what_would_be_left_out_is_refused_by_name(self):
+        for options, message in (
+            ({"pipeline_depth": 2}, 'pipeline_depth belongs to engine="pipelined"'),
+            ({"pipeline_depth": 2, "engine": "sequential"}, 'pipeline_depth belongs to engine="pipelined"'),
+            ({"kv_page": 128}, 'kv_page belongs to kv="paged" or "chunked"'),
+            ({"kv_type": "int8", "kv": "growing"}, 'kv_type belongs to kv="paged" or "chunked"'),
+            ({"kv_window": 64, "kv": "paged"}, 'kv_window belongs to kv="chunked"'),
+            ({"kv_sinks": -1}, 'kv_sinks belongs to kv="chunked"'),
+            ({"prompt_cache_bytes": 1 << 20}, "prompt_cache_bytes belongs to prompt_cache"),
+        ):
+            for opened in (LLM, LLMLoader):
+                with self.subTest(options, opened=opened), self.assertRaises(TypeError) as caught:
+                    opened(GGUF, **options)
+                self.assertEqual(str(caught.exception), message)
+        # What says nothing is no mistake.
+        LLM(GGUF, pipeline_depth=0, kv_page=0, kv_type="auto", kv_window=0, kv_sinks=0, prompt_cache_bytes=0).close()
 
     def test_tables_for_tokens(self):
         import numpy

@@ -96,6 +96,7 @@ static cairn_status prepare(crn_generator *g) {
   if (o->n_stop) CRN_TRY(crn_llm_text_need_tokenizer(&llm->model->text));
   CRN_TRY(prepare_prompt(g));
   CRN_TRY(crn_llm_check_tokens(llm, "forced", o->forced, o->n_forced));
+  CRN_TRY(crn_llm_check_tokens(llm, "stop_ids:", o->stop_ids, o->n_stop_ids));
   CRN_TRY(crn_overflow_begin(g));
   CRN_TRY(check_room(g));
   cairn_sampling sampling = o->sampling;

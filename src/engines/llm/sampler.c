@@ -38,14 +38,14 @@ double crn_rng_uniform(crn_rng *rng) { return (double)(crn_rng_next(rng) >> 11) 
 cairn_status cairn_sampling_check(const cairn_sampling *c) {
   CRN_REQUIRE_NAMED(c, "sampling");
   if (!(c->temperature >= 0) || isinf(c->temperature))
-    return CRN_FAIL(INVALID_ARGUMENT, "temperature must not be negative (got %g)", (double)c->temperature);
+    return CRN_FAIL(INVALID_ARGUMENT, "temperature must be 0 (greedy) or a finite number above it (got %g)", (double)c->temperature);
   if (c->has_top_k && c->top_k <= 0) return CRN_FAIL(INVALID_ARGUMENT, "top_k must be positive if set (got %d)", c->top_k);
   if (c->has_top_p && !(c->top_p > 0 && c->top_p <= 1))
     return CRN_FAIL(INVALID_ARGUMENT, "top_p must be in (0, 1] if set (got %g)", (double)c->top_p);
   if (c->has_min_p && !(c->min_p > 0 && c->min_p <= 1))
     return CRN_FAIL(INVALID_ARGUMENT, "min_p must be in (0, 1] if set (got %g)", (double)c->min_p);
   if (c->has_repetition_penalty && (!(c->repetition_penalty >= 1) || isinf(c->repetition_penalty))) {
-    return CRN_FAIL(INVALID_ARGUMENT, "repetition_penalty must be 1 or more if set (got %g)", (double)c->repetition_penalty);
+    return CRN_FAIL(INVALID_ARGUMENT, "repetition_penalty must be 1 or more, and finite, if set (got %g)", (double)c->repetition_penalty);
   }
   if (c->has_repetition_window && c->repetition_window <= 0) {
     return CRN_FAIL(INVALID_ARGUMENT, "repetition_window must be positive if set (got %d)", c->repetition_window);

@@ -70,7 +70,9 @@ static void refuse(cairn_sampling c, const char *part) {
 static void test_ranges(void **state) {
   (void)state;
   refuse((cairn_sampling){.temperature = -0.1f}, "temperature");
-  refuse((cairn_sampling){.temperature = NAN}, "temperature");
+  refuse((cairn_sampling){.temperature = NAN}, "temperature must be 0 (greedy) or a finite number above it (got nan)");
+  refuse((cairn_sampling){.temperature = INFINITY}, "temperature must be 0 (greedy) or a finite number above it (got inf)");
+  refuse((cairn_sampling){.has_repetition_penalty = true, .repetition_penalty = INFINITY}, "1 or more, and finite");
   refuse((cairn_sampling){.has_top_k = true}, "top_k must be positive if set");
   refuse((cairn_sampling){.has_top_k = true, .top_k = -1}, "top_k");
   refuse((cairn_sampling){.has_top_p = true}, "top_p must be in (0, 1]");
