@@ -3,19 +3,24 @@
 // in the time of a few.
 #include "execute/replay.h"
 
+// The test of this file puts its own in place, to see what is asked for.
+#ifndef CRN_ASK_FOR
+#define CRN_ASK_FOR(at) __builtin_prefetch((at), 1, 3)
+#endif
+
 enum { LINE = 64, MOST_STEPS = 16 };
 
 static inline void ask(const void *data, size_t bytes) {
   const char *at = (const char *)((uintptr_t)data & ~(uintptr_t)(LINE - 1)), *end = (const char *)data + bytes;
-  for (; at < end; at += LINE) __builtin_prefetch(at, 1, 3);
+  for (; at < end; at += LINE) CRN_ASK_FOR(at);
 }
 
 // Attributes are looked up by their names.
 static void ask_for_names(const crn_composite_decl *d) {
   if (d->attrs && d->attrs->kind == CRN_ATTR_DICT) {
-    for (uint32_t i = 0; i < d->attrs->list.n; i++) __builtin_prefetch(d->attrs->list.items[i].key);
+    for (uint32_t i = 0; i < d->attrs->list.n; i++) CRN_ASK_FOR(d->attrs->list.items[i].key);
   }
-  for (uint32_t i = 0; i < d->n_inputs; i++) __builtin_prefetch(d->input_names[i]);
+  for (uint32_t i = 0; i < d->n_inputs; i++) CRN_ASK_FOR(d->input_names[i]);
 }
 
 static void ask_for_slots(const crn_workspace *w, const uint32_t *slots, uint32_t n) {
@@ -36,7 +41,7 @@ void crn_replay_ask(const crn_workspace *w, uint32_t from) {
     const crn_step *s = &p->steps[steps[i]];
     const crn_step_memo *m = &r->steps[steps[i]];
     ask(m->operands, (size_t)(s->n_in + s->n_out) * sizeof *m->operands);
-    if (s->composite) __builtin_prefetch(s->composite);
+    if (s->composite) CRN_ASK_FOR(s->composite);
     if (s->composite && s->composite->attrs) ask(s->composite->attrs, sizeof *s->composite->attrs);
     if (s->fused) ask(s->fused, 2 * LINE);
     if (m->is_streaming) break;

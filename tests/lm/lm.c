@@ -110,11 +110,14 @@ static void count_free(void *self, void *pointer, size_t bytes) {
   a->free(a->self, pointer, bytes);
 }
 
-cairn_context *lm_counted_context(lm_counting *c, int n_threads) {
+cairn_context *lm_counted_context(lm_counting *c, int n_threads) { return lm_counted_context_with(c, n_threads, NULL, NULL); }
+
+cairn_context *lm_counted_context_with(lm_counting *c, int n_threads, cairn_log_fn log, void *user) {
   cairn_context *context;
   *c = (lm_counting){0};
   const cairn_allocator allocator = {c, count_alloc, count_free};
-  const cairn_context_options options = {.allocator = &allocator, .n_threads = n_threads};
+  const cairn_context_options options = {
+      .allocator = &allocator, .n_threads = n_threads, .log_level = CAIRN_LOG_WARNING, .log = log, .log_user = user};
   LM_OK(cairn_context_create(&options, &context));
   return context;
 }

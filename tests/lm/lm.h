@@ -49,6 +49,8 @@ typedef struct lm_counting {
 } lm_counting;
 /// A context that takes its memory from `c`, which starts anew.
 cairn_context *lm_counted_context(lm_counting *c, int n_threads);
+/// The same; warnings go to `log` with `user`.
+cairn_context *lm_counted_context_with(lm_counting *c, int n_threads, cairn_log_fn log, void *user);
 
 // --- goldens --------------------------------------------------------------------------------------------------------
 

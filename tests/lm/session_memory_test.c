@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "cairn/session.h"
+#include "engines/llm/internal.h"
 #include "lm.h"
 
 #define FORMS CAIRN_TEST_DATA "/llm-forms/"
@@ -151,6 +152,131 @@ static void test_loader(void **state) {
   cairn_context_release(context);
 }
 
+// --- what goes on without -----------------------------------------------------------------------------------------------
+
+// Caches in pages grow one after the other. When one of them cannot, those before it are longer, and the next call must put that right,
+// also one that would not need them to grow.
+static void test_growth_that_fails_midway(void **state) {
+  (void)state;
+  lm_counting c;
+  cairn_context *context = lm_counted_context(&c, 1);
+  const cairn_llm_options options = {.kv = "paged"};
+  int32_t golden[8], golden_long[8], tokens[8];
+  int n_uneven = 0;
+  for (long long k = 0;; k++) {
+    cairn_llm *llm;
+    LM_OK(cairn_llm_open(context, FORMS "lm_dynamic", &options, &llm));
+    LM_OK(generate(llm, 30, CAIRN_OVERFLOW_REFUSE, k ? tokens : golden));
+    atomic_store(&c.fail_at, k ? atomic_load(&c.n_allocations) + k : 0);
+    cairn_status status = generate(llm, 70, CAIRN_OVERFLOW_REFUSE, k ? tokens : golden_long);
+    const bool was_reached = atomic_load(&c.n_allocations) >= atomic_load(&c.fail_at);
+    atomic_store(&c.fail_at, 0);
+    if (status != CAIRN_OK) lm_expect(status, CAIRN_OUT_OF_MEMORY, "");
+    n_uneven += llm->states.is_uneven;
+    for (int i = 0; k && i < 2; i++) {
+      LM_OK(generate(llm, 30, CAIRN_OVERFLOW_REFUSE, tokens));
+      assert_memory_equal(tokens, golden, sizeof tokens);
+      assert_false(llm->states.is_uneven);
+      LM_OK(generate(llm, 70, CAIRN_OVERFLOW_REFUSE, tokens));
+      assert_memory_equal(tokens, golden_long, sizeof tokens);
+    }
+    cairn_llm_close(llm);
+    if (k && !was_reached) break;
+  }
+  print_message("caches of two lengths after %d allocations that failed\n", n_uneven);
+  assert_true(n_uneven > 0);
+  cairn_context_release(context);
+  assert_int_equal(atomic_load(&c.n_live), 0);
+}
+
+static void count_warning(void *user, cairn_log_level level, const char *line) {
+  (void)level;
+  if (strstr(line, "was not used")) ++*(int *)user;
+}
+
+// What a sequence left is only work that is saved: when there is no memory to take it, the prompt is computed, and a warning tells.
+static void check_taking(const char *model, const cairn_llm_options *options) {
+  lm_counting c;
+  int n_warnings = 0, n_without = 0;
+  cairn_context *context = lm_counted_context_with(&c, 1, count_warning, &n_warnings);
+  int32_t golden[8], tokens[8];
+  for (long long k = 0;; k++) {
+    cairn_llm *llm, *other;
+    LM_OK(cairn_llm_open(context, model, options, &llm));
+    LM_OK(generate(llm, 70, CAIRN_OVERFLOW_REFUSE, golden));
+    if (options->prefix_bytes) LM_OK(cairn_llm_register_prefix(llm, -1));
+    LM_OK(cairn_llm_create_sequence(llm, &other));
+    atomic_store(&c.fail_at, k ? atomic_load(&c.n_allocations) + k : 0);
+    const int before = n_warnings;
+    cairn_status status = generate(other, 70, CAIRN_OVERFLOW_REFUSE, tokens);
+    const bool was_reached = atomic_load(&c.n_allocations) >= atomic_load(&c.fail_at);
+    atomic_store(&c.fail_at, 0);
+    if (n_warnings > before) {
+      // The failure was that of the taking: nothing else failed, and nothing is lost.
+      lm_expect(status, CAIRN_OK, "");
+      n_without++;
+    }
+    if (status == CAIRN_OK) assert_memory_equal(tokens, golden, sizeof tokens);
+    LM_OK(generate(other, 70, CAIRN_OVERFLOW_REFUSE, tokens));
+    assert_memory_equal(tokens, golden, sizeof tokens);
+    cairn_llm_close(other);
+    cairn_llm_close(llm);
+    if (k && !was_reached) break;
+  }
+  print_message("%s, %s: gone on without %d times\n", strrchr(model, '/') + 1, options->prefix_bytes ? "memory" : "disk", n_without);
+  assert_true(n_without > 0);
+  cairn_context_release(context);
+  assert_int_equal(atomic_load(&c.n_live), 0);
+}
+
+static void test_taking_without_memory(void **state) {
+  (void)state;
+  static const char *const models[] = {FORMS "lm_dynamic", FORMS "lm_hybrid"};
+  for (int i = 0; i < 2; i++) {
+    check_taking(models[i], &(cairn_llm_options){.prefix_bytes = 64 << 20, .kv_capacity = 8, .snapshot_interval = 16});
+    check_taking(models[i], &(cairn_llm_options){.prompt_cache = g_cache, .kv_capacity = 8, .snapshot_interval = 16});
+    check_taking(models[i], &(cairn_llm_options){.prefix_bytes = 64 << 20, .kv = "paged", .snapshot_interval = 16});
+  }
+}
+
+// A state without rows is written over when a snapshot is taken over. When that fails midway the sequence is at no known token, and begins
+// anew. No allocation can fail there today: a snapshot of another shape does.
+static void test_taking_that_fails_midway(void **state) {
+  (void)state;
+  const cairn_llm_options options = {.prefix_bytes = 64 << 20, .snapshot_interval = 16};
+  lm_counting c;
+  int n_warnings = 0, n_spoilt = 0;
+  cairn_context *context = lm_counted_context_with(&c, 1, count_warning, &n_warnings);
+  int32_t golden[8], tokens[8];
+  cairn_llm *llm, *other;
+  LM_OK(cairn_llm_open(context, FORMS "lm_hybrid", &options, &llm));
+  LM_OK(generate(llm, 70, CAIRN_OVERFLOW_REFUSE, golden));
+  LM_OK(cairn_llm_register_prefix(llm, -1));
+  const crn_llm_parked *parked = &llm->model->shelf.items.items[0];
+  for (size_t i = 0; i < parked->snapshots.items.size; i++) {
+    for (int k = 0; k < CRN_LLM_MAX_STATES; k++) {
+      cairn_ndarray **array = &parked->snapshots.items.items[i].arrays[k], *wrong;
+      if (!*array) continue;
+      LM_OK(cairn_ndarray_create(context, cairn_ndarray_dtype(*array), (int64_t[]){1}, 1, &wrong));
+      cairn_ndarray_release(*array);
+      *array = wrong;
+      n_spoilt++;
+    }
+  }
+  assert_true(n_spoilt > 0);
+  LM_OK(cairn_llm_create_sequence(llm, &other));
+  for (int i = 0; i < 2; i++) {
+    LM_OK(generate(other, 70, CAIRN_OVERFLOW_REFUSE, tokens));
+    assert_memory_equal(tokens, golden, sizeof tokens);
+    assert_false(other->is_dirty);
+  }
+  assert_true(n_warnings > 0);
+  cairn_llm_close(other);
+  cairn_llm_close(llm);
+  cairn_context_release(context);
+  assert_int_equal(atomic_load(&c.n_live), 0);
+}
+
 static int remove_folder(void **state) {
   (void)state;
   return lm_remove_folder(g_folder);
@@ -166,7 +292,12 @@ static int make_folder(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_dynamic), cmocka_unit_test(test_paged), cmocka_unit_test(test_hybrid),
-                                     cmocka_unit_test(test_loader)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_dynamic),
+                                     cmocka_unit_test(test_paged),
+                                     cmocka_unit_test(test_hybrid),
+                                     cmocka_unit_test(test_loader),
+                                     cmocka_unit_test(test_growth_that_fails_midway),
+                                     cmocka_unit_test(test_taking_without_memory),
+                                     cmocka_unit_test(test_taking_that_fails_midway)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
