@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/hash.h"
 #include "cairn/session.h"
+#include "engines/llm/session_file.h"
 
 static cairn_context *g_context;
 static cairn_llm *g_llm;
@@ -54,7 +54,7 @@ static size_t edit(const uint8_t *data, size_t size, unsigned char *out) {
 static size_t compose(const uint8_t *data, size_t size, unsigned char *out) {
   memcpy(out, g_saved, 24);
   memcpy(out + 24, data, size);
-  size_t bytes = 24 + size + CRN_SHA256_BYTES;
+  size_t bytes = 24 + size + CRN_SESSION_SUM_BYTES;
   const uint64_t told = bytes;
   memcpy(out + 16, &told, sizeof told);
   return bytes;
@@ -68,7 +68,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   unsigned char *file = malloc(g_saved_bytes + size + 128);
   need(file != NULL);
   size_t bytes = data[0] & 1 ? edit(data + 1, size - 1, file) : compose(data + 1, size - 1, file);
-  need(crn_sha256(file, bytes - CRN_SHA256_BYTES, file + bytes - CRN_SHA256_BYTES) == CAIRN_OK);
+  uint64_t sum;
+  need(crn_session_sum(g_context, file, bytes - sizeof sum, &sum) == CAIRN_OK);
+  memcpy(file + bytes - sizeof sum, &sum, sizeof sum);
   FILE *f = fopen(g_file, "wb");
   need(f && fwrite(file, 1, bytes, f) == bytes && fclose(f) == 0);
   free(file);

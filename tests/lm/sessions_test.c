@@ -9,7 +9,7 @@
 #include "cairn/batch.h"
 #include "cairn/session.h"
 #include "engines/llm/internal.h"
-#include "engines/llm/rows.h"
+#include "engines/llm/session_file.h"
 #include "lm.h"
 
 #define FORMS CAIRN_TEST_DATA "/llm-forms/"
@@ -234,7 +234,9 @@ static void write_file(const unsigned char *data, size_t bytes) {
 
 // As write_file with the checksum put right, so that what is behind it is reached.
 static void write_signed(unsigned char *data, size_t bytes) {
-  LM_OK(crn_sha256(data, bytes - CRN_SHA256_BYTES, data + bytes - CRN_SHA256_BYTES));
+  uint64_t sum;
+  LM_OK(crn_session_sum(g_context, data, bytes - sizeof sum, &sum));
+  memcpy(data + bytes - sizeof sum, &sum, sizeof sum);
   write_file(data, bytes);
 }
 
@@ -290,7 +292,7 @@ static void test_lying_files(void **state) {
   size_t bytes;
   unsigned char *data = read_file(&bytes), *copy = malloc(bytes);
   int n_refused = 0;
-  for (size_t at = 8; at + CRN_SHA256_BYTES < bytes && at < 1500; at++) {
+  for (size_t at = 8; at + CRN_SESSION_SUM_BYTES < bytes && at < 1500; at++) {
     static const unsigned char kValues[] = {0, 1, 0x7f, 0x80, 0xff};
     for (size_t k = 0; k < sizeof kValues; k++) {
       memcpy(copy, data, bytes);
@@ -303,16 +305,82 @@ static void test_lying_files(void **state) {
     }
   }
   assert_true(n_refused > 1000);
-  copy[8] = 2;
-  memcpy(copy, data, bytes);
-  copy[8] = 2;
-  write_signed(copy, bytes);
-  lm_expect(cairn_llm_restore(llm, g_file), CAIRN_INCOMPATIBLE, "its version is 2, this build reads 1");
+  for (int version = 0; version <= 3; version += 3) {
+    memcpy(copy, data, bytes);
+    copy[8] = (unsigned char)version;
+    write_signed(copy, bytes);
+    lm_expect(cairn_llm_restore(llm, g_file), CAIRN_INCOMPATIBLE,
+              version ? "its version is 3, this build reads 1 to 2" : "its version is 0, this build reads 1 to 2");
+  }
   write_file(data, bytes);
   LM_OK(cairn_llm_restore(llm, g_file));
   free(data);
   free(copy);
   cairn_llm_close(llm);
+}
+
+// A file of version 1 is one of today with another number of the version and a SHA-256 in place of the sum.
+static void test_older_version(void **state) {
+  (void)state;
+  int32_t tokens[30];
+  lm_fill(tokens, 30, 4, 40);
+  cairn_llm *llm = lm_open_path(g_context, FORMS "lm_hybrid", NULL);
+  generate(llm, tokens, 30, 4);
+  LM_OK(cairn_llm_save(llm, g_file));
+  result expected = generate(llm, tokens, 30, 8);
+  size_t bytes;
+  unsigned char *data = read_file(&bytes), *old = malloc(bytes + CRN_SHA256_BYTES);
+  const size_t end = bytes - CRN_SESSION_SUM_BYTES;
+  const uint64_t old_bytes = end + CRN_SHA256_BYTES;
+  memcpy(old, data, end);
+  old[8] = 1;
+  memcpy(old + 16, &old_bytes, sizeof old_bytes);
+  LM_OK(crn_sha256(old, end, old + end));
+  write_file(old, old_bytes);
+  LM_OK(cairn_llm_reset(llm, 0));
+  LM_OK(cairn_llm_restore(llm, g_file));
+  assert_true(held(llm) >= 30);
+  result r = generate(llm, tokens, 30, 8);
+  same_tokens("of version 1", &r, &expected);
+  old[end / 2] ^= 1;
+  write_file(old, old_bytes);
+  lm_expect(cairn_llm_restore(llm, g_file), CAIRN_CORRUPT, "its checksum does not match");
+  // Neither may be too short for what it ends in.
+  write_file(old, CRN_SESSION_HEADER_BYTES + CRN_SESSION_SUM_BYTES);
+  lm_expect(cairn_llm_restore(llm, g_file), CAIRN_CORRUPT, "");
+  free(data);
+  free(old);
+  cairn_llm_close(llm);
+}
+
+// Many pieces and parts, by several threads: damage anywhere is found, and the rows are those that were saved.
+static void test_many_pieces(void **state) {
+  (void)state;
+  enum { N = 3 * CRN_SESSION_PIECE + 12345 };
+  unsigned char *data = malloc(N);
+  uint64_t sum, other;
+  for (size_t i = 0; i < N; i++) data[i] = (unsigned char)(i * 2654435761u >> 13);
+  for (int threads = 1; threads <= 3; threads += 2) {
+    cairn_context *context = lm_context(threads);
+    LM_OK(crn_session_sum(context, data, N, &sum));
+    uint64_t sums[4];
+    for (size_t i = 0; i < 4; i++)
+      sums[i] = crn_session_piece_sum(data + i * CRN_SESSION_PIECE, i < 3 ? (size_t)CRN_SESSION_PIECE : 12345, i);
+    assert_int_equal(sum, crn_session_sum_of(sums, 4, N));
+    for (size_t at = 0; at < N; at += N / 37) {
+      data[at] ^= 0x40;
+      LM_OK(crn_session_sum(context, data, N, &other));
+      assert_int_not_equal(sum, other);
+      data[at] ^= 0x40;
+    }
+    // A piece less, or a byte less, is another file.
+    LM_OK(crn_session_sum(context, data, N - 1, &other));
+    assert_int_not_equal(sum, other);
+    LM_OK(crn_session_sum(context, data, (size_t)3 * CRN_SESSION_PIECE, &other));
+    assert_int_not_equal(sum, other);
+    cairn_context_release(context);
+  }
+  free(data);
 }
 
 static void test_other_models(void **state) {
@@ -384,11 +452,11 @@ static int make_folder(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trips),   cmocka_unit_test(test_storages),
-                                     cmocka_unit_test(test_eight_bits),    cmocka_unit_test(test_empty),
-                                     cmocka_unit_test(test_window),        cmocka_unit_test(test_images),
-                                     cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_lying_files),
-                                     cmocka_unit_test(test_other_models),  cmocka_unit_test(test_killed)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_round_trips),   cmocka_unit_test(test_storages),     cmocka_unit_test(test_eight_bits),
+      cmocka_unit_test(test_empty),         cmocka_unit_test(test_window),       cmocka_unit_test(test_images),
+      cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_lying_files),  cmocka_unit_test(test_older_version),
+      cmocka_unit_test(test_many_pieces),   cmocka_unit_test(test_other_models), cmocka_unit_test(test_killed)};
   g_context = lm_context(1);
   int failed = cmocka_run_group_tests(tests, make_folder, remove_folder);
   cairn_context_release(g_context);

@@ -1,4 +1,5 @@
 /// Reading a sequence from a file. Everything is checked before anything of the sequence changes.
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -34,22 +35,37 @@ static cairn_status take_padded(reader *r, size_t bytes, const unsigned char **o
 
 // --- what it is ---------------------------------------------------------------------------------------------------------
 
+// Gives where the sum begins.
+static cairn_status check_sum(const reader *r, const crn_file_map *map, size_t *out_end) {
+  unsigned char digest[CRN_SHA256_BYTES];
+  uint64_t sum;
+  const size_t n = r->header.version == 1 ? sizeof digest : CRN_SESSION_SUM_BYTES;
+  if (map->bytes < sizeof r->header + n) return CRN_FAIL(CORRUPT, "the file is cut off: its checksum is missing");
+  *out_end = map->bytes - n;
+  if (r->header.version == 1) {
+    CRN_TRY(crn_sha256(map->data, *out_end, digest));
+  } else {
+    CRN_TRY(crn_session_sum(r->llm->context, map->data, *out_end, &sum));
+    memcpy(digest, &sum, sizeof sum);
+  }
+  if (memcmp(digest, map->data + *out_end, n) != 0) return CRN_FAIL(CORRUPT, "its checksum does not match: the file was damaged");
+  return CAIRN_OK;
+}
+
 static cairn_status check_header(reader *r, const crn_file_map *map) {
   crn_session_header *h = &r->header;
-  if (map->bytes < sizeof *h + CRN_SHA256_BYTES || memcmp(map->data, CRN_SESSION_MAGIC, sizeof h->magic) != 0)
+  if (map->bytes < sizeof *h + CRN_SESSION_SUM_BYTES || memcmp(map->data, CRN_SESSION_MAGIC, sizeof h->magic) != 0)
     return CRN_FAIL(CORRUPT, "it is no saved session: the first 8 bytes should be '" CRN_SESSION_MAGIC "'");
   memcpy(h, map->data, sizeof *h);
   if (h->order != 0x01020304) return CRN_FAIL(INCOMPATIBLE, "it was saved by a machine with another order of bytes");
-  if (h->version != CRN_SESSION_VERSION)
-    return CRN_FAIL(INCOMPATIBLE, "its version is %u, this build reads %d", h->version, (int)CRN_SESSION_VERSION);
+  if (h->version < 1 || h->version > CRN_SESSION_VERSION)
+    return CRN_FAIL(INCOMPATIBLE, "its version is %u, this build reads 1 to %d", h->version, (int)CRN_SESSION_VERSION);
   if (h->file_bytes != map->bytes)
     return CRN_FAIL(CORRUPT, "it has %zu bytes, %llu were saved", map->bytes, (unsigned long long)h->file_bytes);
-  unsigned char digest[CRN_SHA256_BYTES];
-  CRN_TRY(crn_sha256(map->data, map->bytes - sizeof digest, digest));
-  if (memcmp(digest, map->data + map->bytes - sizeof digest, sizeof digest) != 0)
-    return CRN_FAIL(CORRUPT, "its checksum does not match: the file was damaged");
+  size_t end;
+  CRN_TRY(check_sum(r, map, &end));
   r->at = map->data + sizeof *h;
-  r->left = map->bytes - sizeof *h - sizeof digest;
+  r->left = end - sizeof *h;
   return CAIRN_OK;
 }
 
@@ -181,19 +197,44 @@ static cairn_status take_images(reader *r, const int32_t *saved) {
 
 // --- taking it over -----------------------------------------------------------------------------------------------------
 
+/// Rows that are written by several threads at once, in parts of CRN_SESSION_ROWS: these never share a page.
+typedef struct row_writer {
+  crn_llm_states *states;
+  const unsigned char *rows;
+  int64_t n;
+  atomic_int n_failed;
+} row_writer;
+
+static cairn_status write_part(const row_writer *w, int64_t i) {
+  const int64_t at = i * CRN_SESSION_ROWS, end = w->n - at < CRN_SESSION_ROWS ? w->n : at + CRN_SESSION_ROWS;
+  return crn_llm_all_rows_write(w->states, at, end, w->rows + (size_t)i * crn_llm_all_rows_bytes(w->states, CRN_SESSION_ROWS));
+}
+
+static void write_parts(void *user, int64_t begin, int64_t end, int worker) {
+  row_writer *w = user;
+  (void)worker;
+  for (int64_t i = begin; i < end; i++) {
+    if (write_part(w, i) != CAIRN_OK) atomic_fetch_add(&w->n_failed, 1);
+  }
+}
+
+static cairn_status write_rows(reader *r) {
+  row_writer w = {.states = &r->llm->states, .rows = r->rows, .n = (int64_t)r->header.n_tokens};
+  const int64_t n_parts = (w.n + CRN_SESSION_ROWS - 1) / CRN_SESSION_ROWS;
+  crn_pool_run(r->llm->context->pool, n_parts, 1, write_parts, &w);
+  // The records of failures are those of other threads: what is missing is written again here, and fails here, if it still does.
+  for (int64_t i = 0; i < n_parts && w.n_failed; i++) CRN_TRY(write_part(&w, i));
+  return CAIRN_OK;
+}
+
 static cairn_status write_all(reader *r) {
   cairn_llm *llm = r->llm;
   const int64_t n = (int64_t)r->header.n_tokens;
-  const unsigned char *rows = r->rows;
   const size_t whole = crn_llm_whole_bytes(&llm->states);
   CRN_TRY(crn_llm_go_back(llm, 0));
   CRN_TRY(crn_llm_states_extend(&llm->states, n, 0));
   CRN_TRY(crn_history_reserve(&llm->history, llm->states.capacity));
-  for (int64_t at = 0; at < n; at += CRN_SESSION_ROWS) {
-    const int64_t end = n - at < CRN_SESSION_ROWS ? n : at + CRN_SESSION_ROWS;
-    CRN_TRY(crn_llm_all_rows_write(&llm->states, at, end, rows));
-    rows += crn_llm_all_rows_bytes(&llm->states, end - at);
-  }
+  CRN_TRY(write_rows(r));
   // Each snapshot goes through the states, whose last values are those of the end.
   for (uint32_t i = 0; i < r->header.n_snapshots; i++) {
     uint64_t at;

@@ -12,13 +12,37 @@ typedef CRN_VEC(crn_vision_image) image_list;
 typedef struct saver {
   cairn_llm *llm;
   crn_file_writer file;
-  crn_hasher hash;
+  unsigned char *piece;  ///< of CRN_SESSION_PIECE bytes: what was put and not yet written
+  size_t filled, n_put;  ///< of it, and of all
+  CRN_VEC(uint64_t) sums;
   image_list images;
 } saver;
 
+static cairn_status write_piece(saver *s) {
+  const uint64_t sum = crn_session_piece_sum(s->piece, s->filled, s->sums.size);
+  CRN_TRY(crn_vec_push(&s->llm->context->allocator, &s->sums, sum));
+  CRN_TRY(crn_file_write(&s->file, s->piece, s->filled));
+  s->filled = 0;
+  return CAIRN_OK;
+}
+
 static cairn_status put(saver *s, const void *data, size_t bytes) {
-  CRN_TRY(crn_hasher_add(&s->hash, data, bytes));
-  return crn_file_write(&s->file, data, bytes);
+  s->n_put += bytes;
+  for (const unsigned char *at = data; bytes;) {
+    const size_t room = CRN_SESSION_PIECE - s->filled, n = bytes < room ? bytes : room;
+    memcpy(s->piece + s->filled, at, n);
+    s->filled += n;
+    at += n;
+    bytes -= n;
+    if (s->filled == CRN_SESSION_PIECE) CRN_TRY(write_piece(s));
+  }
+  return CAIRN_OK;
+}
+
+static cairn_status put_sum(saver *s) {
+  if (s->filled) CRN_TRY(write_piece(s));
+  const uint64_t sum = crn_session_sum_of(s->sums.items, s->sums.size, s->n_put);
+  return crn_file_write(&s->file, &sum, sizeof sum);
 }
 
 static size_t padding(size_t bytes) { return -bytes & 7; }
@@ -123,7 +147,7 @@ static size_t total_bytes(const saver *s, const crn_str *key) {
   size_t bytes = CRN_SESSION_HEADER_BYTES + key->size + padding(key->size) + tokens + padding(tokens);
   bytes += crn_llm_all_rows_bytes(&llm->states, llm->history.n) + whole + llm->snapshots.items.size * (8 + whole);
   for (size_t i = 0; i < s->images.size; i++) bytes += image_bytes(&s->images.items[i]);
-  return bytes + CRN_SHA256_BYTES;
+  return bytes + CRN_SESSION_SUM_BYTES;
 }
 
 static cairn_status put_all(saver *s, const crn_str *key) {
@@ -136,7 +160,6 @@ static cairn_status put_all(saver *s, const crn_str *key) {
                                      .key_bytes = (uint32_t)key->size,
                                      .n_images = (uint32_t)s->images.size,
                                      .n_snapshots = (uint32_t)llm->snapshots.items.size};
-  unsigned char digest[CRN_SHA256_BYTES];
   CRN_TRY(put(s, &header, sizeof header));
   CRN_TRY(put_padded(s, key->data, key->size));
   CRN_TRY(put_padded(s, llm->history.tokens, (size_t)llm->history.n * sizeof *llm->history.tokens));
@@ -144,15 +167,16 @@ static cairn_status put_all(saver *s, const crn_str *key) {
   CRN_TRY(put_whole_states(s, NULL));
   CRN_TRY(put_snapshots(s));
   for (size_t i = 0; i < s->images.size; i++) CRN_TRY(put_image(s, &s->images.items[i]));
-  CRN_TRY(crn_hasher_end(&s->hash, digest));
-  return crn_file_write(&s->file, digest, sizeof digest);
+  return put_sum(s);
 }
 
 static cairn_status write_file(saver *s, const char *path, const crn_str *key) {
   CRN_TRY(crn_file_create(path, &s->file));
-  cairn_status status = crn_hasher_begin(&s->hash);
+  const cairn_allocator *a = &s->llm->context->allocator;
+  cairn_status status = crn_alloc(a, CRN_SESSION_PIECE, &s->piece);
   if (status == CAIRN_OK) status = put_all(s, key);
-  crn_hasher_discard(&s->hash);
+  crn_free(a, s->piece, CRN_SESSION_PIECE);
+  crn_vec_free(a, &s->sums);
   if (status == CAIRN_OK) return crn_file_commit(&s->file);
   crn_file_discard(&s->file);
   return status;
