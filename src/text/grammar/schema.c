@@ -1,11 +1,24 @@
 // The frame of schemas: lists, references, types, finite sets of values.
 #include "text/grammar/schema.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 // --- failures and what is made on the way -----------------------------------------------------------------------------------
+
+cairn_status crn_schema_add_step(crn_str *place, const char *step) {
+  CRN_TRY(crn_str_putc(place, '/'));
+  for (; *step; step++) {
+    if (*step == '~' || *step == '/') {
+      CRN_TRY(crn_str_puts(place, *step == '~' ? "~0" : "~1"));
+    } else {
+      CRN_TRY(crn_str_putc(place, *step));
+    }
+  }
+  return CAIRN_OK;
+}
 
 // Writes where `wanted` is below `at`: "/properties/a". False when it is not there.
 static bool find_place(const json_t *at, const json_t *wanted, crn_str *path, int depth) {
@@ -15,7 +28,7 @@ static bool find_place(const json_t *at, const json_t *wanted, crn_str *path, in
   if (at == wanted) return true;
   if (depth > 2 * CRN_GRAMMAR_MAX_DEPTH) return false;
   json_object_foreach((json_t *)at, key, item) {
-    if (crn_str_printf(path, "/%s", key) == CAIRN_OK && find_place(item, wanted, path, depth + 1)) return true;
+    if (crn_schema_add_step(path, key) == CAIRN_OK && find_place(item, wanted, path, depth + 1)) return true;
     path->size = before;
   }
   json_array_foreach(at, i, item) {
@@ -143,12 +156,14 @@ const json_t *crn_schema_resolve(crn_schema *s, const json_t *schema, const char
     found = !hash || !hash[1] ? base : hash[1] == '/' ? follow(s, base, hash + 1) : find_named(base, "$anchor", hash + 1, 0);
   }
   if (!found) CRN_SCHEMA_UNSUPPORTED(s, schema, "$ref", "it names nothing in this schema; only references within it are followed");
+  // It may stand where no schema is expected.
+  if (found) crn_schema_check(s, found);
   return found;
 }
 
 // --- keywords -----------------------------------------------------------------------------------------------------------------
 
-static unsigned type_of_name(crn_schema *s, const json_t *schema, const char *name) {
+unsigned crn_schema_type_of_name(const char *name) {
   static const struct {
     const char *name;
     unsigned type;
@@ -159,36 +174,34 @@ static unsigned type_of_name(crn_schema *s, const json_t *schema, const char *na
   for (size_t i = 0; name && i < sizeof NAMES / sizeof *NAMES; i++) {
     if (!strcmp(NAMES[i].name, name)) return NAMES[i].type;
   }
-  CRN_SCHEMA_BROKEN(s, schema, "type", "expected null, boolean, integer, number, string, array, object or a list of them");
   return 0;
 }
 
-unsigned crn_schema_types(crn_schema *s, const json_t *schema) {
+unsigned crn_schema_types(const json_t *schema) {
   const json_t *type = json_object_get(schema, "type");
   json_t *item;
   size_t i;
   unsigned types = 0;
   if (!type) return CRN_TYPE_ALL;
-  if (!json_is_array(type)) return type_of_name(s, schema, json_string_value(type));
-  json_array_foreach(type, i, item) types |= type_of_name(s, schema, json_string_value(item));
+  if (!json_is_array(type)) return crn_schema_type_of_name(json_string_value(type));
+  json_array_foreach(type, i, item) types |= crn_schema_type_of_name(json_string_value(item));
   return types;
 }
 
-int64_t crn_schema_count(crn_schema *s, const json_t *schema, const char *keyword, int64_t none) {
+bool crn_schema_is_whole(double number) { return number == floor(number); }
+
+int64_t crn_schema_count(const json_t *schema, const char *keyword, int64_t none) {
+  const double most = 1e15;  // far beyond whatever is supported, and exact
   const json_t *value = json_object_get(schema, keyword);
   if (!value) return none;
-  double number = json_number_value(value);
-  if (!json_is_number(value) || number < 0 || number != (double)(int64_t)number) {
-    CRN_SCHEMA_BROKEN(s, schema, keyword, "expected a whole number of at least 0");
-    return none;
-  }
-  return (int64_t)number;
+  const double number = json_number_value(value);
+  return (int64_t)(number < most ? number : most);
 }
 
-int64_t crn_schema_most(crn_schema *s, const crn_terms *terms, const char *keyword, int64_t none, bool largest) {
+int64_t crn_schema_most(const crn_terms *terms, const char *keyword, int64_t none, bool largest) {
   int64_t best = none;
   for (size_t i = 0; i < terms->size; i++) {
-    int64_t count = crn_schema_count(s, terms->items[i].schema, keyword, -1);
+    int64_t count = crn_schema_count(terms->items[i].schema, keyword, -1);
     if (count < 0) continue;
     if (best == none || (largest ? count > best : count < best)) best = count;
   }
@@ -243,41 +256,15 @@ static bool has_term(const crn_terms *t, const json_t *schema) {
   return false;
 }
 
-static bool is_names(const json_t *value) {
-  size_t i;
-  const json_t *name;
-  if (!json_is_array(value)) return false;
-  json_array_foreach(value, i, name) {
-    if (!json_is_string(name)) return false;
-  }
-  return true;
-}
-
-// Keywords whose values other places only look through: what is none would be taken for nothing.
-static void check_names(crn_schema *s, const json_t *schema) {
-  const json_t *required = json_object_get(schema, "required"), *dependent = json_object_get(schema, "dependentRequired"), *names;
-  const char *property;
-  if (required && !is_names(required)) CRN_SCHEMA_BROKEN(s, schema, "required", "a list of names expected");
-  if (dependent && !json_is_object(dependent)) CRN_SCHEMA_BROKEN(s, schema, "dependentRequired", "an object expected");
-  json_object_foreach((json_t *)dependent, property, names) {
-    if (!is_names(names)) CRN_SCHEMA_BROKEN(s, schema, "dependentRequired", "lists of names expected");
-  }
-}
-
 // Adds a schema that was not there before. False when nothing can satisfy it.
 static bool add_schema(crn_schema *s, crn_terms *out, crn_term term) {
   const json_t *schema = term.schema;
   if (json_is_boolean(schema)) return json_is_true(schema);
-  if (!json_is_object(schema)) {
-    CRN_SCHEMA_BROKEN(s, schema, "", "a schema is an object, true or false");
-    return true;
-  }
   if (has_term(out, schema)) return true;
   if (out->size >= 4 * CRN_GRAMMAR_MAX_DEPTH) {
     CRN_SCHEMA_UNSUPPORTED(s, schema, "", "more than 400 schemas for one value");
     return true;
   }
-  check_names(s, schema);
   crn_terms_add(s, out, term);
   return true;
 }
@@ -289,12 +276,10 @@ static bool expand(crn_schema *s, crn_terms *out, const json_t *schema) {
     if (json_object_get(schema, REFUSED[i])) CRN_SCHEMA_UNSUPPORTED(s, schema, REFUSED[i], "this keyword is not supported");
   }
   const json_t *ref = json_object_get(schema, "$ref"), *all = json_object_get(schema, "allOf");
-  if (ref && !json_is_string(ref)) CRN_SCHEMA_BROKEN(s, schema, "$ref", "expected a text");
-  if (json_is_string(ref)) {
+  if (ref) {
     const json_t *target = crn_schema_resolve(s, schema, json_string_value(ref));
     if (target && !add_schema(s, out, (crn_term){target, 0})) return false;
   }
-  if (all && !json_is_array(all)) CRN_SCHEMA_BROKEN(s, schema, "allOf", "expected a list of schemas");
   json_t *item;
   size_t i;
   json_array_foreach(all, i, item) {
@@ -358,9 +343,8 @@ static int32_t rule_of(crn_schema *s, const crn_terms *terms, bool *out_is_new) 
 static const json_t *listed_values(crn_schema *s, const crn_terms *terms) {
   for (size_t i = 0; i < terms->size; i++) {
     const json_t *schema = terms->items[i].schema, *list = json_object_get(schema, "enum"), *one = json_object_get(schema, "const");
-    if (list && !json_is_array(list)) CRN_SCHEMA_BROKEN(s, schema, "enum", "expected a list of values");
     if (one) return crn_schema_make(s, json_pack("[O]", one));
-    if (json_is_array(list)) return list;
+    if (list) return list;
   }
   return NULL;
 }
@@ -441,10 +425,10 @@ static const crn_node *typed(crn_schema *s, const crn_terms *terms) {
   bool is_typed = false;
   for (size_t i = 0; i < terms->size; i++) {
     const json_t *schema = terms->items[i].schema, *no = json_object_get(schema, "not");
-    types &= crn_schema_types(s, schema);
+    types &= crn_schema_types(schema);
     is_typed = is_typed || json_object_get(schema, "type");
     if (json_is_object(no) && json_object_size(no) == 1 && json_object_get(no, "type")) {
-      unsigned not_these = crn_schema_types(s, no);
+      unsigned not_these = crn_schema_types(no);
       if (not_these == CRN_TYPE_INTEGER && types & CRN_TYPE_FRACTION) {
         return CRN_SCHEMA_UNSUPPORTED(s, schema, "not", "numbers that are no integers are not supported");
       }
@@ -502,9 +486,23 @@ const crn_node *crn_schema_value_of(crn_schema *s, const json_t *schema) {
 
 // --- the whole ----------------------------------------------------------------------------------------------------------------
 
+void crn_schema_initialize(crn_schema *s, crn_rules *rules, bool compact) {
+  *s = (crn_schema){.rules = rules, .made = json_array()};
+  crn_forms_initialize(&s->forms, rules, compact);
+  crn_map_initialize(&s->checked, rules->allocator);
+  if (!s->made) crn_rules_fail(rules, CRN_FAIL(OUT_OF_MEMORY, "no memory for a schema"));
+}
+
+void crn_schema_deinitialize(crn_schema *s) {
+  crn_vec_free(s->rules->allocator, &s->known);
+  crn_map_deinitialize(&s->checked);
+  json_decref(s->made);
+}
+
 void crn_schema_read(crn_rules *rules, const char *text, size_t bytes, bool compact) {
-  crn_schema s = {.rules = rules};
-  cairn_status status = crn_json_parse(text, bytes, "the schema", &s.root);
+  crn_schema s;
+  json_t *root;
+  cairn_status status = crn_json_parse(text, bytes, "the schema", &root);
   if (status != CAIRN_OK) {
     // A schema is an argument, not a file.
     const char *message = cairn_last_error()->message;
@@ -513,15 +511,11 @@ void crn_schema_read(crn_rules *rules, const char *text, size_t bytes, bool comp
     crn_rules_fail(rules, status == CAIRN_OUT_OF_MEMORY ? status : CRN_FAIL(INVALID_ARGUMENT, "%s", copy));
     return;
   }
-  crn_forms_initialize(&s.forms, rules, compact);
-  s.made = json_array();
+  crn_schema_initialize(&s, rules, compact);
+  s.root = root;
   int32_t start = crn_rule_new(rules);
-  if (s.made) {
-    crn_rule_set(rules, start, crn_schema_value_of(&s, s.root));
-  } else {
-    crn_rules_fail(rules, CRN_FAIL(OUT_OF_MEMORY, "no memory for a schema"));
-  }
-  crn_vec_free(rules->allocator, &s.known);
-  json_decref(s.made);
-  json_decref(s.root);
+  crn_schema_check(&s, root);
+  if (!crn_rules_failed(rules)) crn_rule_set(rules, start, crn_schema_value_of(&s, root));
+  crn_schema_deinitialize(&s);
+  json_decref(root);
 }

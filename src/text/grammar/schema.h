@@ -4,6 +4,7 @@
 #ifndef CRN_TEXT_GRAMMAR_SCHEMA_H
 #define CRN_TEXT_GRAMMAR_SCHEMA_H
 
+#include "base/map.h"
 #include "text/grammar/forms.h"
 
 /// A schema of a list, and which of its keywords were dealt with already.
@@ -29,6 +30,7 @@ typedef struct crn_schema {
   json_t *made;  ///< array of schemas that were made on the way
   int depth;
   CRN_VEC(crn_known_terms) known;
+  crn_map checked;  ///< by address: objects that crn_schema_check has seen
 } crn_schema;
 
 enum {
@@ -42,10 +44,19 @@ enum {
   CRN_TYPE_ALL = 127
 };
 
+/// `root` is set by whoever reads one.
+void crn_schema_initialize(crn_schema *s, crn_rules *rules, bool compact);
+void crn_schema_deinitialize(crn_schema *s);
+
+/// Refuses what is malformed in a schema and all that is below it: keywords whose values are of a wrong kind or make no sense.
+void crn_schema_check(crn_schema *s, const json_t *schema);
+
 /// Fails with the place of `where` in the schema. `why` says what is wrong with the keyword.
 const crn_node *crn_schema_fail(crn_schema *s, cairn_status code, const json_t *where, const char *keyword, const char *why);
 #define CRN_SCHEMA_BROKEN(s, where, keyword, why) crn_schema_fail((s), CAIRN_INVALID_ARGUMENT, (where), (keyword), (why))
 #define CRN_SCHEMA_UNSUPPORTED(s, where, keyword, why) crn_schema_fail((s), CAIRN_UNSUPPORTED, (where), (keyword), (why))
+/// Adds "/step" to a place, as JSON pointers write it.
+cairn_status crn_schema_add_step(crn_str *place, const char *step);
 /// A schema that is written in the form of json_pack and lives as long as `s`; NULL on failure.
 const json_t *crn_schema_make(crn_schema *s, json_t *made);
 
@@ -59,12 +70,15 @@ const crn_node *crn_schema_value_of(crn_schema *s, const json_t *schema);
 
 // --- parts ------------------------------------------------------------------------------------------------------------------
 
+/// The bits of a name; 0 = it is none (also NULL).
+unsigned crn_schema_type_of_name(const char *name);
 /// Reads `type` of a schema. Gives CRN_TYPE_ALL when there is none.
-unsigned crn_schema_types(crn_schema *s, const json_t *schema);
-/// A keyword that must be a whole number of at least 0; `none` when it is not there.
-int64_t crn_schema_count(crn_schema *s, const json_t *schema, const char *keyword, int64_t none);
+unsigned crn_schema_types(const json_t *schema);
+bool crn_schema_is_whole(double number);
+/// A keyword that is a whole number of at least 0; `none` when it is not there.
+int64_t crn_schema_count(const json_t *schema, const char *keyword, int64_t none);
 /// The largest (or smallest) of a count over a list.
-int64_t crn_schema_most(crn_schema *s, const crn_terms *terms, const char *keyword, int64_t none, bool largest);
+int64_t crn_schema_most(const crn_terms *terms, const char *keyword, int64_t none, bool largest);
 /// What a reference names, NULL with a failure kept.
 const json_t *crn_schema_resolve(crn_schema *s, const json_t *schema, const char *reference);
 

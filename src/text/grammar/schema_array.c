@@ -149,7 +149,7 @@ static const crn_node *contains_row(array *a, const crn_node *item, const crn_no
 
 static const crn_node *with_contains(array *a, const crn_terms *terms, const json_t *where, const crn_node *rest) {
   const json_t *contains = json_object_get(where, "contains");
-  int64_t least = crn_schema_count(a->s, where, "minContains", 1);
+  int64_t least = crn_schema_count(where, "minContains", 1);
   if (json_object_get(where, "maxContains") || least > 1) {
     return CRN_SCHEMA_UNSUPPORTED(a->s, where, "contains", "counts of what is contained are not supported");
   }
@@ -165,8 +165,8 @@ const crn_node *crn_schema_array(crn_schema *s, const crn_terms *terms) {
   const json_t *unique = NULL, *contains = NULL;
   const crn_node *space = crn_form_space(&s->forms);
   a.comma = CRN_ALL(a.r, space, text(&a, ","), space);
-  a.min = crn_schema_most(s, terms, "minItems", 0, true);
-  a.max = crn_schema_most(s, terms, "maxItems", -1, false);
+  a.min = crn_schema_most(terms, "minItems", 0, true);
+  a.max = crn_schema_most(terms, "maxItems", -1, false);
   for (size_t i = 0; i < terms->size; i++) {
     const json_t *schema = terms->items[i].schema;
     size_t n = json_array_size(prefix_of(schema));

@@ -70,7 +70,6 @@ static const crn_node *alternatives(crn_schema *s, const crn_terms *terms, size_
   crn_node_vec ways = {0};
   json_t *item;
   size_t i;
-  if (!json_is_array(list) || !json_array_size(list)) return CRN_SCHEMA_BROKEN(s, schema, keyword, "expected a list of schemas");
   if (done == CRN_DONE_ONE_OF) check_one_of(s, terms, at, list);
   json_array_foreach(list, i, item) {
     if (!crn_rules_failed(s->rules)) crn_nodes_add(s->rules, &ways, way(s, terms, at, done, item, NULL));
@@ -84,11 +83,11 @@ static bool has_only(const json_t *schema, const char *keyword) {
   return json_object_size(schema) == 1 && json_object_get(schema, keyword);
 }
 
-static bool is_object_only(crn_schema *s, const crn_terms *terms) {
+static bool is_object_only(const crn_terms *terms) {
   unsigned types = CRN_TYPE_ALL;
   bool has_hint = false;
   for (size_t i = 0; i < terms->size; i++) {
-    types &= crn_schema_types(s, terms->items[i].schema);
+    types &= crn_schema_types(terms->items[i].schema);
     has_hint = has_hint || json_object_get(terms->items[i].schema, "properties") || json_object_get(terms->items[i].schema, "required");
   }
   return types == CRN_TYPE_OBJECT || (types == CRN_TYPE_ALL && has_hint);
@@ -162,7 +161,7 @@ static const crn_node *not_this(crn_schema *s, const crn_terms *terms, size_t at
     const json_t *target = crn_schema_resolve(s, no, json_string_value(json_object_get(no, "$ref")));
     return target ? way(s, terms, at, CRN_DONE_NOT, negation(s, target), NULL) : crn_node_empty();
   }
-  if (is_object_condition(no) && is_object_only(s, terms)) return not_object(s, terms, at, no);
+  if (is_object_condition(no) && is_object_only(terms)) return not_object(s, terms, at, no);
   return CRN_SCHEMA_UNSUPPORTED(s, schema, "not",
                                 "only type, enum, const, not, anyOf, allOf, and required and properties of objects are supported in it");
 }
@@ -192,7 +191,6 @@ static const crn_node *dependent(crn_schema *s, const crn_terms *terms, size_t a
   const char *name;
   for (size_t i = 0; i < sizeof KEYWORDS / sizeof *KEYWORDS; i++) {
     const json_t *map = json_object_get(schema, KEYWORDS[i]);
-    if (map && !json_is_object(map)) CRN_SCHEMA_BROKEN(s, schema, KEYWORDS[i], "expected an object");
     json_object_foreach((json_t *)map, name, of) {
       json_array_append_new(all, json_pack("{s:[O,O]}", "anyOf", without(s, name), consequence(s, name, of)));
     }

@@ -55,17 +55,12 @@ static crn_truth number_holds(const json_t *schema, double v) {
   return CRN_UNKNOWN;
 }
 
-static int64_t count_of(const json_t *schema, const char *keyword, int64_t none) {
-  const json_t *value = json_object_get(schema, keyword);
-  return json_is_number(value) ? (int64_t)json_number_value(value) : none;
-}
-
 static crn_truth string_holds(crn_schema *s, const json_t *schema, const json_t *value) {
   const char *text = json_string_value(value), *pattern = json_string_value(json_object_get(schema, "pattern"));
   const size_t bytes = json_string_length(value);
-  int64_t n = 0, max = count_of(schema, "maxLength", -1);
+  int64_t n = 0, max = crn_schema_count(schema, "maxLength", -1);
   for (size_t i = 0; i < bytes; i++) n += ((unsigned char)text[i] & 0xC0) != 0x80;
-  if (n < count_of(schema, "minLength", 0) || (max >= 0 && n > max)) return CRN_FALSE;
+  if (n < crn_schema_count(schema, "minLength", 0) || (max >= 0 && n > max)) return CRN_FALSE;
   if (!pattern) return CRN_TRUE;
   const crn_node *node = crn_schema_pattern(s, schema, "pattern", pattern, strlen(pattern));
   return truth(crn_language_has(s->rules, node, text, bytes));
@@ -79,8 +74,8 @@ static crn_truth items_hold(crn_schema *s, const json_t *schema, const json_t *v
   crn_truth result = CRN_TRUE;
   size_t i;
   json_t *item;
-  int64_t n = (int64_t)json_array_size(value), max = count_of(schema, "maxItems", -1);
-  if (n < count_of(schema, "minItems", 0) || (max >= 0 && n > max)) return CRN_FALSE;
+  int64_t n = (int64_t)json_array_size(value), max = crn_schema_count(schema, "maxItems", -1);
+  if (n < crn_schema_count(schema, "minItems", 0) || (max >= 0 && n > max)) return CRN_FALSE;
   if (json_object_get(schema, "unevaluatedItems")) return CRN_UNKNOWN;
   if (json_is_array(items)) prefix = items, rest = json_object_get(schema, "additionalItems");
   json_array_foreach(value, i, item) {
@@ -126,8 +121,8 @@ static crn_truth members_hold(crn_schema *s, const json_t *schema, const json_t 
   const char *name;
   json_t *item;
   size_t i;
-  int64_t n = (int64_t)json_object_size(value), max = count_of(schema, "maxProperties", -1);
-  if (n < count_of(schema, "minProperties", 0) || (max >= 0 && n > max)) return CRN_FALSE;
+  int64_t n = (int64_t)json_object_size(value), max = crn_schema_count(schema, "maxProperties", -1);
+  if (n < crn_schema_count(schema, "minProperties", 0) || (max >= 0 && n > max)) return CRN_FALSE;
   json_array_foreach(json_object_get(schema, "required"), i, item) {
     if (json_is_string(item) && !json_object_get(value, json_string_value(item))) return CRN_FALSE;
   }
@@ -173,7 +168,7 @@ static crn_truth holds(crn_schema *s, const json_t *schema, const json_t *value,
   bool is_listed = !list;
   unsigned type = type_of(value);
   if (json_object_get(schema, "$dynamicRef") || json_object_get(schema, "$recursiveRef")) return CRN_UNKNOWN;
-  if (!(crn_schema_types(s, schema) & type)) return CRN_FALSE;
+  if (!(crn_schema_types(schema) & type)) return CRN_FALSE;
   json_array_foreach(list, i, item) is_listed = is_listed || is_equal(item, value);
   if (!is_listed || (one && !is_equal(one, value))) return CRN_FALSE;
   crn_truth result = CRN_TRUE;
@@ -297,9 +292,9 @@ static bool alternatives_apart(crn_schema *s, const crn_terms *a, const json_t *
   return false;
 }
 
-static unsigned types_of(crn_schema *s, const crn_terms *t) {
+static unsigned types_of(const crn_terms *t) {
   unsigned types = CRN_TYPE_ALL;
-  for (size_t i = 0; i < t->size; i++) types &= crn_schema_types(s, t->items[i].schema);
+  for (size_t i = 0; i < t->size; i++) types &= crn_schema_types(t->items[i].schema);
   return types;
 }
 
@@ -309,7 +304,7 @@ bool crn_schema_apart(crn_schema *s, const json_t *a, const json_t *b, int depth
   crn_terms x = {0}, y = {0};
   crn_schema_gather(s, a, &x);
   crn_schema_gather(s, b, &y);
-  unsigned types = types_of(s, &x) & types_of(s, &y);
+  unsigned types = types_of(&x) & types_of(&y);
   bool apart = !types || values_apart(s, &x, &y) || values_apart(s, &y, &x);
   if (types == CRN_TYPE_OBJECT) apart = apart || objects_apart(s, &x, &y, depth) || objects_apart(s, &y, &x, depth);
   if (!(types & ~(unsigned)(CRN_TYPE_INTEGER | CRN_TYPE_FRACTION))) apart = apart || numbers_apart(&x, &y);

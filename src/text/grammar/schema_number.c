@@ -41,10 +41,8 @@ static void read_bound(number *n, const json_t *schema, const char *keyword, con
   // In draft 4 the exclusive keyword is a flag of the other.
   bool is_flag = json_is_boolean(open);
   if (value || (open && !is_flag)) n->where = schema;
-  if (value && !json_is_number(value)) CRN_SCHEMA_BROKEN(n->s, schema, keyword, "expected a number");
-  if (open && !is_flag && !json_is_number(open)) CRN_SCHEMA_BROKEN(n->s, schema, exclusive, "expected a number");
-  if (json_is_number(value)) tighten(b, json_number_value(value), is_flag && json_is_true(open), is_low);
-  if (json_is_number(open)) tighten(b, json_number_value(open), true, is_low);
+  if (value) tighten(b, json_number_value(value), is_flag && json_is_true(open), is_low);
+  if (open && !is_flag) tighten(b, json_number_value(open), true, is_low);
 }
 
 static void read_multiple(number *n, const json_t *schema) {
@@ -52,7 +50,6 @@ static void read_multiple(number *n, const json_t *schema) {
   if (!value) return;
   double m = json_number_value(value);
   n->where = schema;
-  if (!json_is_number(value) || !(m > 0)) CRN_SCHEMA_BROKEN(n->s, schema, "multipleOf", "expected a number above 0");
   if (!n->multiple || fmod(m, n->multiple) == 0) {
     n->multiple = m;
   } else if (fmod(n->multiple, m) != 0) {

@@ -51,18 +51,11 @@ static void find_properties(object *o) {
   size_t i;
   for (size_t k = 0; k < o->terms->size; k++) {
     const json_t *schema = o->terms->items[k].schema, *properties = json_object_get(schema, "properties");
-    if (properties && !json_is_object(properties)) CRN_SCHEMA_BROKEN(o->s, schema, "properties", "expected an object of schemas");
     json_object_foreach((json_t *)properties, name, item) add(o, schema, name, false);
   }
   for (size_t k = 0; k < o->terms->size; k++) {
     const json_t *schema = o->terms->items[k].schema, *required = json_object_get(schema, "required");
-    json_array_foreach(required, i, item) {
-      if (json_is_string(item)) {
-        add(o, schema, json_string_value(item), true);
-      } else {
-        CRN_SCHEMA_BROKEN(o->s, schema, "required", "expected a list of names");
-      }
-    }
+    json_array_foreach(required, i, item) add(o, schema, json_string_value(item), true);
   }
 }
 
@@ -159,7 +152,6 @@ static const json_t *all_patterns(object *o) {
     const json_t *schema = o->terms->items[k].schema, *patterns = json_object_get(schema, "patternProperties");
     const char *pattern;
     json_t *item;
-    if (patterns && !json_is_object(patterns)) CRN_SCHEMA_BROKEN(o->s, schema, "patternProperties", "expected an object of schemas");
     json_object_foreach((json_t *)patterns, pattern, item) {
       bool is_there = false;
       for (size_t i = 0; i < json_array_size(all); i++) is_there = is_there || !strcmp(json_string_value(json_array_get(all, i)), pattern);
@@ -261,8 +253,8 @@ const crn_node *crn_schema_object(crn_schema *s, const crn_terms *terms) {
   object o = {.s = s, .r = s->rules, .terms = terms};
   o.space = crn_form_space(&s->forms);
   o.comma = CRN_ALL(o.r, o.space, text(&o, ","), o.space);
-  o.min = crn_schema_most(s, terms, "minProperties", 0, true);
-  o.max = crn_schema_most(s, terms, "maxProperties", -1, false);
+  o.min = crn_schema_most(terms, "minProperties", 0, true);
+  o.max = crn_schema_most(terms, "maxProperties", -1, false);
   find_properties(&o);
   make_properties(&o);
   make_other(&o);

@@ -52,8 +52,7 @@ const crn_node *crn_schema_pattern(crn_schema *s, const json_t *schema, const ch
 static void read_patterns(crn_schema *s, const crn_terms *terms, crn_node_vec *with) {
   for (size_t i = 0; i < terms->size; i++) {
     const json_t *schema = terms->items[i].schema, *pattern = json_object_get(schema, "pattern");
-    if (pattern && !json_is_string(pattern)) CRN_SCHEMA_BROKEN(s, schema, "pattern", "expected a regular expression");
-    if (!json_is_string(pattern)) continue;
+    if (!pattern) continue;
     crn_nodes_add(s->rules, with, crn_schema_pattern(s, schema, "pattern", json_string_value(pattern), json_string_length(pattern)));
   }
   for (size_t i = 0; i < terms->size; i++) {
@@ -78,7 +77,7 @@ static void read_excluded(crn_schema *s, const json_t *excluded, const json_t *p
 const crn_node *crn_schema_string(crn_schema *s, const crn_terms *terms, const json_t *excluded, const json_t *excluded_patterns,
                                   bool written_once) {
   crn_rules *r = s->rules;
-  int64_t min = crn_schema_most(s, terms, "minLength", 0, true), max = crn_schema_most(s, terms, "maxLength", -1, false);
+  int64_t min = crn_schema_most(terms, "minLength", 0, true), max = crn_schema_most(terms, "maxLength", -1, false);
   crn_node_vec with = {0}, without = {0};
   const crn_node *node = crn_node_never();
   read_patterns(s, terms, &with);

@@ -72,6 +72,8 @@ static const crn_node *arguments(builder *b, size_t i) {
   crn_terms terms = {0};
   if (!schema || !object) return crn_node_empty();
   b->values.root = (json_t *)schema;
+  crn_schema_check(&b->values, schema);
+  if (crn_rules_failed(b->r)) return crn_node_empty();
   crn_terms_add(&b->values, &terms, (crn_term){schema, 0});
   crn_terms_add(&b->values, &terms, (crn_term){object, 0});
   return crn_schema_value(&b->values, &terms);
@@ -114,13 +116,15 @@ typedef const crn_node *(*member_fn)(builder *b, const char *name, const json_t 
 
 // Members in the order of the schema, those that need not be there left out or not; `comma` between them.
 static const crn_node *members(builder *b, size_t i, member_fn member, const char *comma) {
-  const json_t *properties = list_of(b, i, "properties"), *required = list_of(b, i, "required"), *item;
+  const json_t *own = parameters_of(b, i), *item;
   const crn_node *fresh = crn_node_empty(), *behind = crn_node_empty();
   crn_node_vec nodes = {0};
   CRN_VEC(bool) needed = {0};
   const char *name;
   size_t k;
-  b->values.root = b->plain.root = (json_t *)parameters_of(b, i);
+  b->values.root = b->plain.root = (json_t *)own;
+  if (own && !json_is_null(own)) crn_schema_check(&b->values, own);
+  const json_t *properties = list_of(b, i, "properties"), *required = list_of(b, i, "required");
   json_array_foreach(required, k, item) {
     if (json_is_string(item) && !json_object_get(properties, json_string_value(item)))
       crn_rules_fail(b->r, CRN_FAIL(UNSUPPORTED, "parameter '%s' is required, but not described", json_string_value(item)));
@@ -455,20 +459,12 @@ static const crn_node *opened(builder *b) {
 }
 
 void crn_tools_read(crn_rules *r, const json_t *tools, const crn_tool_place *place, bool with_opening) {
-  builder b = {.r = r, .values = {.rules = r}, .plain = {.rules = r}, .place = place, .tools = tools};
+  builder b = {.r = r, .place = place, .tools = tools};
   const int32_t start = crn_rule_new(r);
   r->style = style_of(place);
-  crn_forms_initialize(&b.values.forms, r, false);
-  crn_forms_initialize(&b.plain.forms, r, false);
-  b.values.made = json_array();
-  b.plain.made = json_array();
-  if (!b.values.made || !b.plain.made) {
-    crn_rules_fail(r, CRN_FAIL(OUT_OF_MEMORY, "no memory for a grammar of tools"));
-  } else {
-    crn_rule_set(r, start, with_opening ? opened(&b) : form(&b));
-  }
-  crn_vec_free(r->allocator, &b.values.known);
-  crn_vec_free(r->allocator, &b.plain.known);
-  json_decref(b.values.made);
-  json_decref(b.plain.made);
+  crn_schema_initialize(&b.values, r, false);
+  crn_schema_initialize(&b.plain, r, false);
+  if (!crn_rules_failed(r)) crn_rule_set(r, start, with_opening ? opened(&b) : form(&b));
+  crn_schema_deinitialize(&b.values);
+  crn_schema_deinitialize(&b.plain);
 }
