@@ -163,7 +163,7 @@ static crn_set read_escape(reader *r, bool in_class, bool outside) {
   } else if (c == 'b' || c == 'B') {
     unsupported(r, start, "a word boundary");
   } else if (c < 128 && isalpha((int)c)) {
-    unsupported(r, start, "an unknown escape");
+    unsupported(r, start, "an escape that ECMAScript does not have");
   }
   return crn_set_one(r->rules, c, c);
 }
@@ -213,21 +213,50 @@ static const crn_node *read_class(reader *r) {
 
 // --- groups and counts ------------------------------------------------------------------------------------------------------
 
+// Behind "<": a name as ECMAScript and Python take it, and the ">". NULL with a failure kept.
+static const char *read_group_name(reader *r, const char *start, const char *name) {
+  const char *end = name;
+  while (end < r->end && (isalnum((unsigned char)*end) || *end == '_' || *end == '$' || (unsigned char)*end >= 0x80)) end++;
+  if (end == r->end) {
+    broken(r, start, "a group whose name does not end");
+  } else if (*end != '>' || end == name || isdigit((unsigned char)*name)) {
+    broken(r, start, "a group whose name is none: letters, digits, '_' and '$' are, that begin with no digit");
+  } else {
+    return end + 1;
+  }
+  return NULL;
+}
+
+// Behind "(?": where what the group holds begins; NULL with a failure kept. Patterns in schemas are written for readers of Python, too, so
+// its way to name a group is taken beside that of ECMAScript.
+static const char *read_group_kind(reader *r, const char *start, const char *at) {
+  const size_t n = (size_t)(r->end - at);
+  const bool is_python = n > 1 && at[0] == 'P' && at[1] == '<';
+  if (n && *at == ':') return at + 1;
+  if (n && (*at == '=' || *at == '!')) {
+    unsupported(r, start, "lookaround");
+  } else if (n > 1 && *at == '<' && (at[1] == '=' || at[1] == '!')) {
+    unsupported(r, start, "lookaround");
+  } else if (is_python || (n && *at == '<')) {
+    return read_group_name(r, start, at + 1 + is_python);
+  } else if (n > 1 && at[0] == 'P' && at[1] == '=') {
+    unsupported(r, start, "a backreference");
+  } else if (n && (isalpha((unsigned char)*at) || *at == '-' || *at == '^') && *at != 'P' && *at != 'R') {
+    unsupported(r, start, "flags of a group");
+  } else {
+    unsupported(r, start,
+                "a group of another dialect: (?:…), (?<name>…) and (?P<name>…) are those of ECMAScript and Python that are taken,");
+  }
+  return NULL;
+}
+
 static const crn_node *read_group(reader *r) {
   const char *start = r->at++;
   if (++r->depth > CRN_GRAMMAR_MAX_DEPTH) return unsupported(r, start, "groups nested deeper than 100");
   if (r->at < r->end && *r->at == '?') {
-    const char *rest = r->at + 1;
-    size_t left = (size_t)(r->end - rest);
-    if (left && rest[0] == ':') {
-      r->at = rest + 1;
-    } else if (left > 1 && rest[0] == '<' && rest[1] != '=' && rest[1] != '!') {
-      const char *close = memchr(rest, '>', left);
-      if (!close) return broken(r, start, "a group whose name does not end");
-      r->at = close + 1;
-    } else {
-      return unsupported(r, start, left && (*rest == '=' || *rest == '!' || *rest == '<') ? "lookaround" : "flags of a group");
-    }
+    const char *inside = read_group_kind(r, start, r->at + 1);
+    if (!inside) return crn_node_empty();
+    r->at = inside;
   }
   const crn_node *inside = read_any(r);
   if (crn_rules_failed(r->rules)) return inside;
