@@ -296,7 +296,7 @@ static int converse(chat *c) {
 
 static int run_chat(crn_tool *t, const void *values) {
   chat c = {.stream.t = t, .o = values, .interactive = isatty(STDIN_FILENO)};
-  int code = crn_guide_check(t, &c.o->guide);
+  int code = crn_guide_check(t, &c.o->guide, c.o->dialogue.tool_choice, NULL);
   if (code == TOOL_CONTINUE) code = crn_dialogue_check(t, &c.o->dialogue);
   if (code == TOOL_CONTINUE) code = crn_generation_check(t, &c.o->generation);
   if (code == TOOL_CONTINUE) code = crn_speculation_check(t, &c.o->speculation);

@@ -124,12 +124,10 @@ static int check_options(crn_tool *t, const generate_options *o) {
     return crn_tool_usage_error(t, "--no-template is about text; --raw-tokens never goes through a template");
   if ((o->dialogue.tools || o->dialogue.template_name) && (o->no_template || o->raw_tokens))
     return crn_tool_usage_error(t, "--tools and --template are for the chat template; --raw-tokens and --no-template do not use it");
-  if (o->force && (o->guide.schema || o->guide.grammar || o->guide.regex || o->guide.any_json))
-    return crn_tool_usage_error(t, "--force gives the tokens; --json-schema, --grammar, --regex and --any-json choose them");
   if (o->session && o->images.n && (o->no_template || o->raw_tokens))
     return crn_tool_usage_error(t, "--image with --session is part of a conversation; leave --no-template and --raw-tokens out");
   int code = crn_session_check(t, o->session, &o->generation);
-  if (code == TOOL_CONTINUE) code = crn_guide_check(t, &o->guide);
+  if (code == TOOL_CONTINUE) code = crn_guide_check(t, &o->guide, o->dialogue.tool_choice, o->force);
   if (code == TOOL_CONTINUE) code = crn_dialogue_check(t, &o->dialogue);
   if (code == TOOL_CONTINUE) code = crn_generation_check(t, &o->generation);
   return code != TOOL_CONTINUE ? code : crn_speculation_check(t, &o->speculation);

@@ -136,8 +136,6 @@ static cairn_status choose_shown(crn_reply *r, const cairn_tokenizer *tokenizer,
 // Keeps the grammar's sources in the tool's arena: the generation reads them when it begins.
 static cairn_status guide_calls(crn_reply *r, const char *choice, const cairn_dialogue_options *o, cairn_grammar_source *out) {
   cairn_dialogue_options *kept;
-  if (out->kind != CAIRN_GRAMMAR_NONE)
-    return CRN_FAIL(INVALID_ARGUMENT, "--tool-choice and a grammar cannot both say what the text looks like");
   CRN_TRY(crn_arena_array(r->t->arena, 1, sizeof *kept, &kept));
   *kept = *o;
   kept->on_event = NULL;

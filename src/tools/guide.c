@@ -6,10 +6,19 @@
 #include "base/str.h"
 #include "tools/text_source.h"
 
-int crn_guide_check(crn_tool *t, const crn_guide_values *v) {
+// The flag that says what the text looks like, NULL = none.
+static const char *flag_of(const crn_guide_values *v) {
+  return v->schema ? "--json-schema" : v->grammar ? "--grammar" : v->regex ? "--regex" : v->any_json ? "--any-json" : NULL;
+}
+
+int crn_guide_check(crn_tool *t, const crn_guide_values *v, const char *tool_choice, const char *force) {
   const int n = (v->schema != NULL) + (v->grammar != NULL) + (v->regex != NULL) + v->any_json;
   if (n > 1) return crn_tool_usage_error(t, "only one of --json-schema, --grammar, --regex and --any-json can be given");
   if (v->compact && !v->schema && !v->any_json) return crn_tool_usage_error(t, "--compact-json belongs to --json-schema and --any-json");
+  const char *flag = flag_of(v) ? flag_of(v) : tool_choice ? "--tool-choice" : NULL;
+  if (flag_of(v) && tool_choice)
+    return crn_tool_usage_error(t, "--tool-choice and %s cannot be given together: both say what the text looks like", flag);
+  if (flag && force) return crn_tool_usage_error(t, "--force gives the tokens that %s chooses; leave one of them out", flag);
   return TOOL_CONTINUE;
 }
 

@@ -29,8 +29,8 @@ typedef struct crn_guide_values {
      .help = "of the JSON, no white space"}
 // clang-format on
 
-/// Checks what was given together. TOOL_CONTINUE, or TOOL_USAGE after a message.
-int crn_guide_check(crn_tool *t, const crn_guide_values *v);
+/// Checks what was given together, also with --tool-choice and --force (NULL = not given). TOOL_CONTINUE, or TOOL_USAGE after a message.
+int crn_guide_check(crn_tool *t, const crn_guide_values *v, const char *tool_choice, const char *force);
 /// Reads the grammar, whose text is the tool's arena's, and checks it before a model is opened. Errors: as crn_tool_read and
 /// cairn_grammar_check.
 cairn_status crn_guide_read(crn_tool *t, const crn_guide_values *v, cairn_grammar_source *out_source);

@@ -59,7 +59,12 @@ class GuidedTest(cli.CliTest):
                 self.assertTrue(out["guide"]["complete"])
         self.assertIn("no tool has that name", self.fails(*start, "--tool-choice", "nobody", code=1))
         self.assertIn("--tools", self.fails("generate", MODEL, "--prompt", "hi", "--tool-choice", "auto", code=64))
-        self.assertIn("--tool-choice", self.fails(*start, "--tool-choice", "auto", "--regex", "a", code=1))
+        rules = self.write("tool.gbnf", 'root ::= "a"')
+        for flag in (("--regex", "a"), ("--json-schema", "{}"), ("--grammar", rules), ("--any-json",)):
+            for command in (start, ("chat", MODEL, "--tools", tools)):
+                self.assertIn(f"--tool-choice and {flag[0]} cannot be given together", self.fails(*command, "--tool-choice", "auto", *flag, code=64))
+        tokens = self.write("tool-tokens.json", '{"tokens":[1]}')
+        self.assertIn("--force gives the tokens that --tool-choice", self.fails(*start, "--tool-choice", "auto", "--force", tokens, code=64))
 
     def test_incomplete_is_told(self):
         _, err = self.cairn("generate", MODEL, "--prompt", "hi", "--json-schema", json.dumps(SCHEMA), "-n", "2", "-q")
@@ -77,7 +82,7 @@ class GuidedTest(cli.CliTest):
         self.assertIn("only one of", self.fails(*start, "--regex", "a", "--any-json", code=64))
         self.assertIn("--compact-json belongs to", self.fails(*start, "--regex", "a", "--compact-json", code=64))
         tokens = self.write("tokens.json", '{"tokens":[1]}')
-        self.assertIn("--force gives the tokens", self.fails(*start, "--regex", "a", "--force", tokens, code=64))
+        self.assertIn("--force gives the tokens that --regex chooses", self.fails(*start, "--regex", "a", "--force", tokens, code=64))
 
     def test_chat(self):
         out, _ = self.cairn("chat", MODEL, "--regex", "(yes|no)", "--reasoning", "show", stdin="one\ntwo\n")
