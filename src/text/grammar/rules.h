@@ -112,6 +112,10 @@ void crn_nodes_add(crn_rules *r, crn_node_vec *v, const crn_node *node);
 const crn_node *crn_nodes_all(crn_rules *r, crn_node_vec *v);  ///< frees the vector
 const crn_node *crn_nodes_any(crn_rules *r, crn_node_vec *v);
 
+/// Which rules have a text, by rule; in the arena. A rule without a body has none.
+cairn_status crn_rules_find_ends(crn_rules *r, bool **out_can_end);
+bool crn_node_can_end(const bool *can_end, const crn_node *node);
+
 /// Writes the rules for the library, without what can never become a text. Errors: INVALID_ARGUMENT (no text is possible),
 /// UNSUPPORTED (too large).
 cairn_status crn_rules_write(crn_rules *r, crn_str *out);

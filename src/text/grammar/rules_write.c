@@ -32,43 +32,48 @@ static double parts_of(int64_t min, int64_t max) {
 
 // --- what has a text ----------------------------------------------------------------------------------------------------
 
-static bool can_end(const writer *w, const crn_node *node) {
+bool crn_node_can_end(const bool *can_end, const crn_node *node) {
   switch (node->kind) {
     case CRN_NODE_NEVER:
       return false;
     case CRN_NODE_RULE:
-      return w->can_end[node->rule];
+      return can_end[node->rule];
     case CRN_NODE_ALL:
       for (size_t i = 0; i < node->n; i++) {
-        if (!can_end(w, node->items[i])) return false;
+        if (!crn_node_can_end(can_end, node->items[i])) return false;
       }
       return true;
     case CRN_NODE_ANY:
       for (size_t i = 0; i < node->n; i++) {
-        if (can_end(w, node->items[i])) return true;
+        if (crn_node_can_end(can_end, node->items[i])) return true;
       }
       return false;
     case CRN_NODE_REPEAT:
-      return node->min == 0 || can_end(w, node->items[0]);
+      return node->min == 0 || crn_node_can_end(can_end, node->items[0]);
     default:
       return true;
   }
 }
 
-static void find_ends(writer *w) {
-  size_t n = w->rules->bodies.size;
-  bool changed = true, backwards = false;
+cairn_status crn_rules_find_ends(crn_rules *r, bool **out_can_end) {
+  const size_t n = r->bodies.size;
+  bool changed = true, backwards = false, *can_end;
+  CRN_TRY(crn_arena_array(&r->arena, n, sizeof *can_end, &can_end));
   // Rules are mostly defined behind or before their use, all of them: going to and fro makes long chains short.
   for (; changed; backwards = !backwards) {
     changed = false;
     for (size_t k = 0; k < n; k++) {
       size_t i = backwards ? n - 1 - k : k;
-      const crn_node *body = w->rules->bodies.items[i];
-      if (w->can_end[i] || !body || !can_end(w, body)) continue;
-      w->can_end[i] = changed = true;
+      const crn_node *body = r->bodies.items[i];
+      if (can_end[i] || !body || !crn_node_can_end(can_end, body)) continue;
+      can_end[i] = changed = true;
     }
   }
+  *out_can_end = can_end;
+  return CAIRN_OK;
 }
+
+static bool can_end(const writer *w, const crn_node *node) { return crn_node_can_end(w->can_end, node); }
 
 // --- how large it becomes -----------------------------------------------------------------------------------------------
 
@@ -322,8 +327,7 @@ static cairn_status write_rules(writer *w) {
 cairn_status crn_rules_write(crn_rules *r, crn_str *out) {
   writer w = {.rules = r, .out = out};
   CRN_TRY(r->status);
-  CRN_TRY(crn_arena_array(&r->arena, r->bodies.size, sizeof *w.can_end, &w.can_end));
-  find_ends(&w);
+  CRN_TRY(crn_rules_find_ends(r, &w.can_end));
   if (!w.can_end[0]) return CRN_FAIL(INVALID_ARGUMENT, "no text can ever satisfy this");
   crn_map_initialize(&w.numbers, r->allocator);
   cairn_status status = write_rules(&w);

@@ -38,17 +38,19 @@ static bool find_place(const json_t *at, const json_t *wanted, crn_str *path, in
   return false;
 }
 
+bool crn_schema_find(const crn_schema *s, const json_t *wanted, crn_str *path) { return find_place(s->root, wanted, path, 0); }
+
 // The place a message names. A schema that was made on the way has none; what it was made of has.
 static void say_where(const crn_schema *s, const json_t *where, const char *keyword, crn_str *path) {
   const char *key;
   json_t *item;
-  if (find_place(s->root, where, path, 0)) {
+  if (crn_schema_find(s, where, path)) {
     if (*keyword) crn_str_printf(path, "/%s", keyword);
     return;
   }
   json_object_foreach((json_t *)where, key, item) {
     path->size = 0;
-    if (find_place(s->root, item, path, 0)) return;
+    if (crn_schema_find(s, item, path)) return;
   }
   path->size = 0;
 }
@@ -83,83 +85,6 @@ void crn_terms_copy(crn_schema *s, crn_terms *to, const crn_terms *from) {
 }
 
 void crn_terms_free(crn_schema *s, crn_terms *t) { crn_vec_free(s->rules->allocator, t); }
-
-// --- references ---------------------------------------------------------------------------------------------------------------
-
-// The schema with this $id, or with this $anchor.
-static const json_t *find_named(const json_t *at, const char *keyword, const char *name, int depth) {
-  const char *key, *id = json_string_value(json_object_get(at, keyword));
-  json_t *item;
-  size_t i;
-  if (depth > 2 * CRN_GRAMMAR_MAX_DEPTH) return NULL;
-  if (id && !strcmp(id, name)) return at;
-  json_object_foreach((json_t *)at, key, item) {
-    const json_t *found = find_named(item, keyword, name, depth + 1);
-    if (found) return found;
-  }
-  json_array_foreach(at, i, item) {
-    const json_t *found = find_named(item, keyword, name, depth + 1);
-    if (found) return found;
-  }
-  return NULL;
-}
-
-static int hex_digit(char c) {
-  return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-// One step of a JSON pointer, with its escapes undone. Gives the rest behind it.
-static const char *read_step(const char *p, crn_str *step) {
-  crn_str_clear(step);
-  cairn_status status = CAIRN_OK;
-  for (; *p && *p != '/' && status == CAIRN_OK; p++) {
-    char c = *p;
-    if (c == '%' && hex_digit(p[1]) >= 0 && hex_digit(p[2]) >= 0) {
-      c = (char)(hex_digit(p[1]) * 16 + hex_digit(p[2]));
-      p += 2;
-    }
-    if (c == '~' && (p[1] == '0' || p[1] == '1')) c = *++p == '0' ? '~' : '/';
-    status = crn_str_putc(step, c);
-  }
-  return p;
-}
-
-static const json_t *follow(crn_schema *s, const json_t *from, const char *pointer) {
-  crn_str step;
-  crn_str_initialize(&step, s->rules->allocator);
-  const json_t *at = from;
-  while (at && *pointer == '/') {
-    pointer = read_step(pointer + 1, &step);
-    if (json_is_array(at)) {
-      char *end;
-      unsigned long i = strtoul(step.data, &end, 10);
-      at = *end || !step.size ? NULL : json_array_get(at, i);
-    } else {
-      at = json_object_get(at, step.data);
-    }
-  }
-  crn_str_deinitialize(&step);
-  return *pointer ? NULL : at;
-}
-
-const json_t *crn_schema_resolve(crn_schema *s, const json_t *schema, const char *reference) {
-  const char *hash = strchr(reference, '#');
-  const json_t *base = s->root, *found = NULL;
-  if (hash != reference) {
-    crn_str id;
-    crn_str_initialize(&id, s->rules->allocator);
-    cairn_status status = crn_str_append(&id, reference, hash ? (size_t)(hash - reference) : strlen(reference));
-    base = status == CAIRN_OK ? find_named(s->root, "$id", id.data, 0) : NULL;
-    crn_str_deinitialize(&id);
-  }
-  if (base) {
-    found = !hash || !hash[1] ? base : hash[1] == '/' ? follow(s, base, hash + 1) : find_named(base, "$anchor", hash + 1, 0);
-  }
-  if (!found) CRN_SCHEMA_UNSUPPORTED(s, schema, "$ref", "it names nothing in this schema; only references within it are followed");
-  // It may stand where no schema is expected.
-  if (found) crn_schema_check(s, found);
-  return found;
-}
 
 // --- keywords -----------------------------------------------------------------------------------------------------------------
 
@@ -499,6 +424,19 @@ void crn_schema_deinitialize(crn_schema *s) {
   json_decref(s->made);
 }
 
+// A part that leaves nothing is named; where it is the whole, whoever writes the rules says so.
+static void check_possible(crn_schema *s, int32_t start) {
+  crn_str place;
+  bool *can_end;
+  cairn_status status = s->rules->status;
+  crn_str_initialize(&place, s->rules->allocator);
+  if (status == CAIRN_OK) status = crn_rules_find_ends(s->rules, &can_end);
+  if (status == CAIRN_OK && !can_end[start]) status = crn_schema_find_empty(s, can_end, start, &place);
+  if (status == CAIRN_OK && place.size) status = CRN_FAIL(INVALID_ARGUMENT, "the schema: #%s: no value can ever satisfy this", place.data);
+  if (status != CAIRN_OK) crn_rules_fail(s->rules, status);
+  crn_str_deinitialize(&place);
+}
+
 void crn_schema_read(crn_rules *rules, const char *text, size_t bytes, bool compact) {
   crn_schema s;
   json_t *root;
@@ -516,6 +454,7 @@ void crn_schema_read(crn_rules *rules, const char *text, size_t bytes, bool comp
   int32_t start = crn_rule_new(rules);
   crn_schema_check(&s, root);
   if (!crn_rules_failed(rules)) crn_rule_set(rules, start, crn_schema_value_of(&s, root));
+  check_possible(&s, start);
   crn_schema_deinitialize(&s);
   json_decref(root);
 }

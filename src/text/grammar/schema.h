@@ -55,6 +55,10 @@ void crn_schema_check(crn_schema *s, const json_t *schema);
 const crn_node *crn_schema_fail(crn_schema *s, cairn_status code, const json_t *where, const char *keyword, const char *why);
 #define CRN_SCHEMA_BROKEN(s, where, keyword, why) crn_schema_fail((s), CAIRN_INVALID_ARGUMENT, (where), (keyword), (why))
 #define CRN_SCHEMA_UNSUPPORTED(s, where, keyword, why) crn_schema_fail((s), CAIRN_UNSUPPORTED, (where), (keyword), (why))
+/// Appends the place of something in the schema: "/properties/a". False when it is not there, as what was made on the way.
+bool crn_schema_find(const crn_schema *s, const json_t *wanted, crn_str *path);
+/// The place of what is to blame when a rule has no text, "" when it is the whole or not known. `can_end` is of crn_rules_find_ends.
+cairn_status crn_schema_find_empty(const crn_schema *s, const bool *can_end, int32_t rule, crn_str *out_place);
 /// Adds "/step" to a place, as JSON pointers write it.
 cairn_status crn_schema_add_step(crn_str *place, const char *step);
 /// A schema that is written in the form of json_pack and lives as long as `s`; NULL on failure.

@@ -315,6 +315,121 @@ static void test_none(void **state) {
   }
 }
 
+// --- names ----------------------------------------------------------------------------------------------------------------------------
+
+static cairn_status check(const fixture *f, cairn_dialogue_format format, const char *tools, const char *choice, char *text, size_t bytes) {
+  const cairn_dialogue_options o = {.format = format, .tools = tools, .tools_bytes = strlen(tools)};
+  const cairn_grammar_source source = {.kind = CAIRN_GRAMMAR_TOOL_CALLS, .dialogue = &o, .tool_choice = choice};
+  const cairn_status status = cairn_grammar_check(f->context, &source);
+  *text = 0;
+  if (status != CAIRN_OK) cairn_last_error_text(text, bytes);
+  return status;
+}
+
+// A name is refused, with the tool's place, or what is generated is read back as calls of that name. Whether it was taken.
+static bool try_name(const fixture *f, cairn_dialogue_format format, const char *name, uint64_t *seed) {
+  static reply r;
+  json_t *tools = json_pack("[{s:s},{s:{s:s,s:{s:s,s:{s:{s:s}}}}}]", "name", "f", "function", "name", name, "parameters", "type", "object",
+                            "properties", "n", "type", "integer");
+  char *text = json_dumps(tools, JSON_COMPACT), message[512];
+  const char *form = cairn_dialogue_format_text(format);
+  const cairn_dialogue_options o = {.format = format, .tools = text, .tools_bytes = strlen(text)};
+  cairn_dialogue *d;
+  cairn_dialogue_result got;
+  const bool is_taken = check(f, format, text, "required", message, sizeof message) == CAIRN_OK;
+  if (!is_taken && (!strstr(message, "tools[1]: the name '") || !strstr(message, "expected"))) fail_msg("%s, %s: %s", form, name, message);
+  if (is_taken) {
+    cairn_matcher *m = match(f, &o, name);
+    r = (reply){.n = 0};
+    go_on(f, m, &r, seed);
+    cairn_matcher_destroy(m);
+    assert_int_equal(cairn_dialogue_create(f->context, &o, &d), CAIRN_OK);
+    assert_int_equal(cairn_dialogue_push(d, r.text, r.n), CAIRN_OK);
+    assert_int_equal(cairn_dialogue_finish(d), CAIRN_OK);
+    cairn_dialogue_get(d, &got);
+    if (!r.is_ended || got.n_malformed || got.n_calls != 1 || strcmp(got.calls[0].name, name))
+      fail_msg("%s: '%s' is read as '%s' from %.*s", form, name, got.n_calls ? got.calls[0].name : "", (int)r.n, r.text);
+    cairn_dialogue_destroy(d);
+  }
+  free(text);
+  json_decref(tools);
+  return is_taken;
+}
+
+static void test_names(void **state) {
+  static const char *const OTHERS[] = {"\xc3\xa9",      "\xe6\x97\xa5g", "true",      "name",      "print", "functions.g",
+                                       "default_api.g", "user",          "self",      "assistant", "all",   "analysis",
+                                       "g.call",        "a b",           "\xc2\xa0g", "a\nb",      "\x7f"};
+  const fixture *f = *state;
+  uint64_t seed = 88172645463325252u;
+  int n_taken = 0;
+  char text[512], name[512];
+  need_library();
+  for (int format = CAIRN_DIALOGUE_GENERIC; format <= CAIRN_DIALOGUE_AGENTIC; format++) {
+    for (int c = 33; c < 127; c++) {
+      const char names[3][4] = {{'g', (char)c, 'e'}, {(char)c, 'g'}, {'g', (char)c}};
+      for (int i = 0; i < 3; i++) n_taken += try_name(f, (cairn_dialogue_format)format, names[i], &seed);
+    }
+    for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++) n_taken += try_name(f, (cairn_dialogue_format)format, OTHERS[i], &seed);
+    memset(name, 'n', 201);
+    name[201] = 0;
+    assert_false(try_name(f, (cairn_dialogue_format)format, name, &seed));
+    name[200] = 0;
+    assert_true(try_name(f, (cairn_dialogue_format)format, name, &seed));
+    assert_true(try_name(f, (cairn_dialogue_format)format, "get_weather2", &seed));
+    assert_int_equal(check(f, (cairn_dialogue_format)format, "[{\"name\":\"f\"},3]", NULL, text, sizeof text), CAIRN_INVALID_ARGUMENT);
+    assert_non_null(strstr(text, "tools[1]: expected an object"));
+    assert_int_equal(check(f, (cairn_dialogue_format)format, "[{\"name\":\"f\"},{\"function\":{\"name\":\"f\"}}]", NULL, text, sizeof text),
+                     CAIRN_INVALID_ARGUMENT);
+    assert_non_null(strstr(text, "tools[1]: a second tool 'f'"));
+  }
+  assert_true(n_taken > 2000);
+}
+
+// --- what is refused --------------------------------------------------------------------------------------------------------------------
+
+// Parameters of a tool, and the place in them that the message names, or another part of the message.
+static const struct {
+  const char *parameters, *place;
+} g_refused[] = {
+    {"false", "#: no value can ever"},
+    {"3", "#: expected a schema"},
+    {"[]", "#: expected a schema"},
+    {"{\"type\":\"string\"}", "#: no value can ever"},
+    {"{\"properties\":{\"a\":{\"type\":\"array\",\"items\":{\"uniqueItems\":\"x\"}}}}", "#/properties/a/items/uniqueItems: expected true"},
+    {"{\"properties\":{\"a\":{\"type\":\"strnig\"}}}", "#/properties/a/type: expected null"},
+    {"{\"properties\":[]}", "#/properties: expected an object of schemas"},
+    {"{\"required\":\"a\"}", "#/required: expected a list of names"},
+    {"{\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":5,\"maximum\":4}},\"required\":[\"a\"]}",
+     "#/properties/a: no value can ever"},
+    {"{\"properties\":{\"b\":{},\"a\":{\"type\":\"array\",\"minItems\":1,\"items\":{\"enum\":[3],\"type\":\"string\"}}},\"required\":["
+     "\"a\"]}",
+     "#/properties/a/items: no value can ever"},
+    {"{\"properties\":{\"a\":{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"object\",\"properties\":{\"m\":{\"type\":\"string\","
+     "\"minLength\":3,"
+     "\"maxLength\":2}},\"required\":[\"m\"]}},\"required\":[\"n\"]}},\"required\":[\"a\"]}",
+     "#/properties/a/properties/n/properties/m: no value can ever"},
+    {"{\"properties\":{\"a\":{\"anyOf\":[{\"const\":1,\"type\":\"string\"},{\"const\":2,\"type\":\"string\"}]}},\"required\":[\"a\"]}",
+     "#/properties/a: no value can ever"},
+};
+
+static void test_refused_parameters(void **state) {
+  const fixture *f = *state;
+  for (size_t i = 0; i < sizeof g_refused / sizeof *g_refused; i++) {
+    char tools[1024], text[512];
+    snprintf(tools, sizeof tools, "[{\"name\":\"fine\"},{\"type\":\"function\",\"function\":{\"name\":\"odd\",\"parameters\":%s}}]",
+             g_refused[i].parameters);
+    for (int format = CAIRN_DIALOGUE_GENERIC; format <= CAIRN_DIALOGUE_AGENTIC; format++) {
+      const char *form = cairn_dialogue_format_text((cairn_dialogue_format)format);
+      if (check(f, (cairn_dialogue_format)format, tools, "auto", text, sizeof text) != CAIRN_INVALID_ARGUMENT)
+        fail_msg("%s takes %s: %s", form, tools, text);
+      if (!strstr(text, "tool 'odd'") || !strstr(text, g_refused[i].place)) fail_msg("%s, %s: %s", form, tools, text);
+      // Who asks for another tool by its name gets it.
+      if (check(f, (cairn_dialogue_format)format, tools, "fine", text, sizeof text) != CAIRN_OK) fail_msg("%s: %s", form, text);
+    }
+  }
+}
+
 static void test_refused(void **state) {
   const fixture *f = *state;
   cairn_dialogue_options o = {.format = CAIRN_DIALOGUE_HERMES, .tools = TOOLS, .tools_bytes = strlen(TOOLS)};
@@ -341,10 +456,8 @@ static void test_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_none),
-      cmocka_unit_test(test_auto),
-      cmocka_unit_test(test_required),
+      cmocka_unit_test(test_refused), cmocka_unit_test(test_refused_parameters), cmocka_unit_test(test_names), cmocka_unit_test(test_none),
+      cmocka_unit_test(test_auto),    cmocka_unit_test(test_required),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

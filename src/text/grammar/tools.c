@@ -6,6 +6,12 @@
 
 #include "text/grammar/schema.h"
 
+// The rule of the calls of one tool in one form.
+typedef struct call_rule {
+  size_t tool;
+  int32_t rule;
+} call_rule;
+
 typedef struct builder {
   crn_rules *r;
   crn_schema values;  ///< in the style of the form
@@ -13,6 +19,7 @@ typedef struct builder {
   const crn_tool_place *place;
   const json_t *tools;
   const crn_node *any_text;  ///< up to the end of a parameter; NULL until it is needed
+  CRN_VEC(call_rule) calls;
 } builder;
 
 static const crn_node *text(builder *b, const char *t) { return crn_node_literal(b->r, t); }
@@ -24,27 +31,6 @@ static const crn_node *more_calls(builder *b, const crn_node *call) {
 }
 
 // --- tools ----------------------------------------------------------------------------------------------------------------------
-
-static const json_t *function_of(const json_t *tool) {
-  const json_t *inner = json_object_get(tool, "function");
-  return json_is_object(inner) ? inner : tool;
-}
-
-// Names are written as they are in most forms, so they must not be mistaken for what stands around them.
-const char *crn_tool_name(const json_t *tools, size_t i) {
-  const json_t *name = json_object_get(function_of(json_array_get(tools, i)), "name");
-  const char *s = json_string_value(name);
-  if (!s || !*s || strlen(s) != json_string_length(name)) return NULL;
-  for (const char *p = s; *p; p++) {
-    if ((unsigned char)*p <= ' ' || strchr("[]{}<>()\"\\", *p)) return NULL;
-  }
-  return s;
-}
-
-static const json_t *parameters_of(const builder *b, size_t i) {
-  const json_t *f = function_of(json_array_get(b->tools, i)), *p = json_object_get(f, "parameters");
-  return p ? p : json_object_get(f, "input_schema");
-}
 
 static crn_style style_of(const crn_tool_place *place) {
   switch (place->kind) {
@@ -65,8 +51,8 @@ static const json_t *no_parameters(builder *b) {
 
 // The object of the arguments.
 static const crn_node *arguments(builder *b, size_t i) {
-  const json_t *own = parameters_of(b, i);
-  const bool says_nothing = !own || json_is_null(own) || (json_is_object(own) && json_object_size(own) == 0);
+  const json_t *own = crn_tool_parameters(b->tools, i);
+  const bool says_nothing = !own || (json_is_object(own) && json_object_size(own) == 0);
   const json_t *schema = says_nothing ? no_parameters(b) : own;
   const json_t *object = crn_schema_make(&b->values, json_pack("{s:s}", "type", "object"));
   crn_terms terms = {0};
@@ -83,6 +69,11 @@ static const crn_node *arguments(builder *b, size_t i) {
 
 static const json_t *list_of(builder *b, size_t i, const char *keyword) {
   static const char *const kTooMuch[] = {"$ref",
+                                         "$dynamicRef",
+                                         "$recursiveRef",
+                                         "enum",
+                                         "const",
+                                         "dependencies",
                                          "allOf",
                                          "anyOf",
                                          "oneOf",
@@ -94,7 +85,7 @@ static const json_t *list_of(builder *b, size_t i, const char *keyword) {
                                          "dependentRequired",
                                          "dependentSchemas",
                                          "propertyNames"};
-  const json_t *schema = parameters_of(b, i);
+  const json_t *schema = crn_tool_parameters(b->tools, i);
   for (size_t k = 0; k < sizeof kTooMuch / sizeof *kTooMuch; k++) {
     if (json_object_get(schema, kTooMuch[k])) {
       crn_rules_fail(b->r, CRN_FAIL(UNSUPPORTED, "parameters with '%s' cannot be kept where they are written one by one", kTooMuch[k]));
@@ -116,14 +107,15 @@ typedef const crn_node *(*member_fn)(builder *b, const char *name, const json_t 
 
 // Members in the order of the schema, those that need not be there left out or not; `comma` between them.
 static const crn_node *members(builder *b, size_t i, member_fn member, const char *comma) {
-  const json_t *own = parameters_of(b, i), *item;
+  const json_t *own = crn_tool_parameters(b->tools, i), *item;
   const crn_node *fresh = crn_node_empty(), *behind = crn_node_empty();
   crn_node_vec nodes = {0};
   CRN_VEC(bool) needed = {0};
   const char *name;
   size_t k;
   b->values.root = b->plain.root = (json_t *)own;
-  if (own && !json_is_null(own)) crn_schema_check(&b->values, own);
+  if (own) crn_schema_check(&b->values, own);
+  if (json_is_false(own) || !(crn_schema_types(own) & CRN_TYPE_OBJECT)) return crn_node_never();
   const json_t *properties = list_of(b, i, "properties"), *required = list_of(b, i, "required");
   json_array_foreach(required, k, item) {
     if (json_is_string(item) && !json_object_get(properties, json_string_value(item)))
@@ -317,17 +309,23 @@ static const crn_node *deepseek_new(builder *b, size_t i) {
 
 // --- one of the tools -------------------------------------------------------------------------------------------------------------------
 
+// A call of the tool, as a rule by which it is found again when nothing satisfies its schema.
+static const crn_node *call_of(builder *b, const crn_node *(*call)(builder *b, size_t i), size_t i) {
+  const crn_node *node = call(b, i);
+  const int32_t rule = crn_rule_new(b->r);
+  crn_rule_set(b->r, rule, node);
+  if (!crn_rules_failed(b->r) && crn_vec_push(b->r->allocator, &b->calls, ((call_rule){i, rule})) != CAIRN_OK)
+    crn_rules_fail(b->r, CAIRN_OUT_OF_MEMORY);
+  if (crn_rules_failed(b->r)) crn_note(b->r->status, "tool '%s'", crn_tool_name(b->tools, i));
+  return crn_node_rule(b->r, rule);
+}
+
 // A call of each tool that may be called, as a rule that may be used again.
 static const crn_node *any_tool(builder *b, const crn_node *(*call)(builder *b, size_t i)) {
   crn_node_vec choices = {0};
   for (size_t i = 0; i < json_array_size(b->tools) && !crn_rules_failed(b->r); i++) {
     const char *name = crn_tool_name(b->tools, i);
-    if (!name) {
-      crn_rules_fail(b->r, CRN_FAIL(UNSUPPORTED, "tool %zu has no name that can be written in a call", i));
-    } else if (!b->place->tool || !strcmp(name, b->place->tool)) {
-      crn_nodes_add(b->r, &choices, call(b, i));
-      if (crn_rules_failed(b->r)) crn_note(b->r->status, "tool '%s'", name);
-    }
+    if (name && (!b->place->tool || !strcmp(name, b->place->tool))) crn_nodes_add(b->r, &choices, call_of(b, call, i));
   }
   const int32_t rule = crn_rule_new(b->r);
   const crn_node *all = crn_nodes_any(b->r, &choices);
@@ -458,13 +456,38 @@ static const crn_node *opened(builder *b) {
   return crn_nodes_any(b->r, &choices);
 }
 
+// A tool that can never be called is a mistake of whoever described it, also where there are others.
+static void check_possible(builder *b) {
+  bool *can_end;
+  crn_str place;
+  cairn_status status = b->r->status;
+  size_t i = 0;
+  crn_str_initialize(&place, b->r->allocator);
+  if (status == CAIRN_OK) status = crn_rules_find_ends(b->r, &can_end);
+  while (status == CAIRN_OK && i < b->calls.size && can_end[b->calls.items[i].rule]) i++;
+  if (status == CAIRN_OK && i < b->calls.size) {
+    const size_t tool = b->calls.items[i].tool;
+    b->values.root = (json_t *)crn_tool_parameters(b->tools, tool);
+    status = crn_schema_find_empty(&b->values, can_end, b->calls.items[i].rule, &place);
+    if (status == CAIRN_OK)
+      status = CRN_FAIL(INVALID_ARGUMENT, "the schema: #%s: no value can ever satisfy this", place.size ? place.data : "");
+    crn_note(status, "tool '%s'", crn_tool_name(b->tools, tool));
+  }
+  if (status != CAIRN_OK) crn_rules_fail(b->r, status);
+  crn_str_deinitialize(&place);
+}
+
 void crn_tools_read(crn_rules *r, const json_t *tools, const crn_tool_place *place, bool with_opening) {
   builder b = {.r = r, .place = place, .tools = tools};
   const int32_t start = crn_rule_new(r);
   r->style = style_of(place);
   crn_schema_initialize(&b.values, r, false);
   crn_schema_initialize(&b.plain, r, false);
+  const cairn_status status = crn_tool_check_names(tools, place);
+  if (status != CAIRN_OK) crn_rules_fail(r, status);
   if (!crn_rules_failed(r)) crn_rule_set(r, start, with_opening ? opened(&b) : form(&b));
+  check_possible(&b);
+  crn_vec_free(r->allocator, &b.calls);
   crn_schema_deinitialize(&b.values);
   crn_schema_deinitialize(&b.plain);
 }

@@ -24,6 +24,12 @@ bool crn_tool_needs_name(crn_call_kind kind);
 const char *crn_tool_opening(cairn_dialogue_format format, crn_tool_place *out_place, const char **out_behind);
 /// The name of the tool at `i`, NULL when it has none that can be written.
 const char *crn_tool_name(const json_t *tools, size_t i);
+/// The object of the tool at `i` that has the name.
+const json_t *crn_tool_function(const json_t *tools, size_t i);
+/// The schema of its arguments, NULL when it has none.
+const json_t *crn_tool_parameters(const json_t *tools, size_t i);
+/// Refuses tools without a name that can be written in the format of a place, of those that may be called there.
+cairn_status crn_tool_check_names(const json_t *tools, const crn_tool_place *place);
 
 /// Rules for the rest of a call, or, with `opening`, for a reply that begins with one. Rule 0 is the start. Errors: as
 /// cairn_grammar_check, naming the tool; INVALID_ARGUMENT (no tool may be called).
