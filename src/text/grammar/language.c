@@ -2,10 +2,13 @@
 // become automata over characters, which are walked together; the walk is written as rules, one for each state.
 #include <string.h>
 
+#include "base/map.h"
 #include "text/grammar/readers.h"
 #include "text/grammar/schema.h"
 
-enum { MAX_PLACES = 4000, MAX_STATES = 3000, MAX_SINGLE_STATES = 400, MAX_CLASSES = 400, MAX_LANGUAGES = 24, LONG = 256 };
+enum { MAX_PLACES = 4000, MAX_STATES = 3000, MAX_SINGLE_STATES = 400, MAX_CLASSES = 400, MAX_LANGUAGES = 24, LONG = 256, SHORT = 32 };
+
+static const char TOO_LARGE[] = "patterns, lengths and exceptions together are too large";
 
 // --- lengths ------------------------------------------------------------------------------------------------------------------
 
@@ -72,6 +75,7 @@ typedef struct walk {
   size_t n_words;  ///< of a state: a bit for each place of each language, and the length
   int64_t min, max;
   CRN_VEC(uint64_t *) states;
+  crn_map numbers;  ///< of the states
   size_t most_states;
   bool is_plain;  ///< the rules are for the characters themselves, not for how JSON writes them
   const char *failure;
@@ -209,14 +213,14 @@ static uint64_t *new_state(walk *w) {
 
 // The number of a state, which is added when it is new; -1 when no text of it can be one.
 static int32_t number_of(walk *w, uint64_t *state) {
-  for (size_t i = 0; i < w->states.size; i++) {
-    if (!memcmp(w->states.items[i], state, w->n_words * sizeof *state)) return (int32_t)i;
-  }
+  uint64_t number;
+  if (crn_map_get(&w->numbers, (const char *)state, w->n_words * sizeof *state, &number)) return (int32_t)number;
   if (w->states.size >= w->most_states) {
-    w->failure = "patterns, lengths and exceptions together are too large";
+    w->failure = TOO_LARGE;
     return -1;
   }
-  cairn_status status = crn_vec_push(w->rules->allocator, &w->states, state);
+  cairn_status status = crn_map_set(&w->numbers, (const char *)state, w->n_words * sizeof *state, w->states.size);
+  if (status == CAIRN_OK) status = crn_vec_push(w->rules->allocator, &w->states, state);
   if (status != CAIRN_OK) crn_rules_fail(w->rules, status);
   return status == CAIRN_OK ? (int32_t)w->states.size - 1 : -1;
 }
@@ -231,11 +235,13 @@ static bool step(walk *w, const uint64_t *from, uint32_t code, uint64_t *to) {
   for (size_t i = 0; i < w->n_languages; i++) {
     const language *l = &w->languages[i];
     bool is_alive = false;
-    for (int32_t k = 0; k < (int32_t)l->places.size; k++) {
-      const place *p = &l->places.items[k];
-      if (!has(in, k) || !p->set.n || !crn_set_has(p->set, code)) continue;
-      enter(l, out, p->next);
-      is_alive = true;
+    for (size_t k = 0; k < words_of(l); k++) {
+      for (uint64_t left = in[k]; left; left &= left - 1) {
+        const place *p = &l->places.items[k * 64 + (size_t)__builtin_ctzll(left)];
+        if (!p->set.n || !crn_set_has(p->set, code)) continue;
+        enter(l, out, p->next);
+        is_alive = true;
+      }
     }
     if (!is_alive && !l->is_without) return false;
     in += words_of(l);
@@ -296,13 +302,16 @@ static const crn_node *walk_all(walk *w) {
   }
   if (start) number_of(w, start);
   int32_t first = (int32_t)r->bodies.size;
+  bool has_text = false;
   // Rules are made as states are met, so that the rule of a state is its number behind the first.
   for (size_t i = 0; i < w->states.size && !crn_rules_failed(r) && !w->failure; i++) {
     const crn_node *body = state_node(w, i, first);
+    has_text = has_text || is_final(w, w->states.items[i]);
     while (r->bodies.size < (size_t)first + w->states.size && !crn_rules_failed(r)) crn_rule_new(r);
     crn_rule_set(r, first + (int32_t)i, body);
   }
-  return crn_rules_failed(r) ? crn_node_empty() : crn_node_rule(r, first);
+  if (crn_rules_failed(r)) return crn_node_empty();
+  return has_text ? crn_node_rule(r, first) : crn_node_never();
 }
 
 // A walk through languages still to be added, by at most so many states; NULL after a failure.
@@ -318,12 +327,14 @@ static walk *open_walk(crn_rules *r, size_t most_states, int64_t min, int64_t ma
   w->max = max;
   w->most_states = most_states;
   w->n_words = 1;
+  crn_map_initialize(&w->numbers, r->allocator);
   return w;
 }
 
 static void close_walk(walk *w) {
   for (size_t i = 0; i < w->n_languages; i++) crn_vec_free(w->rules->allocator, &w->languages[i].places);
   crn_vec_free(w->rules->allocator, &w->states);
+  crn_map_deinitialize(&w->numbers);
   crn_free(w->rules->allocator, w, sizeof *w);
 }
 
@@ -341,6 +352,7 @@ static void add_language(walk *w, const crn_node *node, bool is_without) {
 
 static const crn_node *combine(crn_rules *r, const crn_node *const *with, size_t n_with, const crn_node *const *without, size_t n_without,
                                int64_t min, int64_t max) {
+  const size_t n_rules = r->bodies.size, n_nodes = r->n_nodes;
   walk *w = open_walk(r, MAX_STATES, min, max);
   if (!w) return crn_node_empty();
   for (size_t i = 0; i < n_with && !w->failure; i++) add_language(w, with[i], false);
@@ -349,7 +361,11 @@ static const crn_node *combine(crn_rules *r, const crn_node *const *with, size_t
   const crn_node *node = walk_all(w);
   if (w->failure && !crn_rules_failed(r)) crn_rules_fail(r, CRN_FAIL(UNSUPPORTED, "%s", w->failure));
   close_walk(w);
-  return crn_rules_failed(r) ? crn_node_empty() : node;
+  if (!crn_rules_failed(r)) return node;
+  // Whoever tries again with less begins where this one did.
+  r->bodies.size = n_rules;
+  r->n_nodes = n_nodes;
+  return crn_node_empty();
 }
 
 bool crn_language_has(crn_rules *r, const crn_node *node, const char *text, size_t bytes) {
@@ -442,7 +458,22 @@ const crn_node *crn_language_node(crn_rules *r, const crn_node *const *with, siz
     const crn_node *node = fit(r, with[0], min, max);
     if (node) return crn_language_single(r, node, false);
   }
+  // What a pattern says of its lengths by itself need not be counted.
+  for (size_t i = 0; i < n_with; i++) {
+    int64_t least, most;
+    crn_language_lengths(with[i], &least, &most);
+    if (least >= min) min = 0;
+    if (most >= 0 && most <= max) max = -1;
+  }
   // Each length is a state of its own. A smaller bound than the one asked for only leaves long texts out.
   if (max > LONG && max > min) max = min > LONG ? min : LONG;
-  return combine(r, with, n_with, without, n_without, min, max);
+  const crn_node *node = combine(r, with, n_with, without, n_without, min, max);
+  while (r->status == CAIRN_UNSUPPORTED && max > SHORT && max / 2 >= min) {
+    max /= 2;
+    r->status = CAIRN_OK;
+    node = combine(r, with, n_with, without, n_without, min, max);
+    // That there is no short text says nothing of the long ones.
+    if (node->kind == CRN_NODE_NEVER && !crn_rules_failed(r)) return crn_rules_fail(r, CRN_FAIL(UNSUPPORTED, "%s", TOO_LARGE));
+  }
+  return node;
 }

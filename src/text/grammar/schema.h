@@ -91,6 +91,12 @@ const crn_node *crn_schema_number(crn_schema *s, const crn_terms *terms, bool is
 /// writing each character, as names of properties need it that must differ from others.
 const crn_node *crn_schema_string(crn_schema *s, const crn_terms *terms, const json_t *excluded, const json_t *excluded_patterns,
                                   bool written_once);
+/// A format that is kept; of others NULL is given, which are left to the model, as the standard allows.
+typedef struct crn_format {
+  const char *name, *near, *wide;  ///< patterns; `wide` NULL = as `near`
+  bool is_whole;                   ///< `wide` is all that the format takes
+} crn_format;
+const crn_format *crn_schema_format(const json_t *schema);
 /// A pattern that need not match a text as a whole. Failures name the place in the schema.
 const crn_node *crn_schema_pattern(crn_schema *s, const json_t *schema, const char *keyword, const char *pattern, size_t bytes);
 const crn_node *crn_schema_array(crn_schema *s, const crn_terms *terms);

@@ -61,9 +61,15 @@ static crn_truth string_holds(crn_schema *s, const json_t *schema, const json_t 
   int64_t n = 0, max = crn_schema_count(schema, "maxLength", -1);
   for (size_t i = 0; i < bytes; i++) n += ((unsigned char)text[i] & 0xC0) != 0x80;
   if (n < crn_schema_count(schema, "minLength", 0) || (max >= 0 && n > max)) return CRN_FALSE;
-  if (!pattern) return CRN_TRUE;
-  const crn_node *node = crn_schema_pattern(s, schema, "pattern", pattern, strlen(pattern));
-  return truth(crn_language_has(s->rules, node, text, bytes));
+  if (pattern) {
+    const crn_node *node = crn_schema_pattern(s, schema, "pattern", pattern, strlen(pattern));
+    if (!crn_language_has(s->rules, node, text, bytes)) return CRN_FALSE;
+  }
+  const crn_format *format = crn_schema_format(schema);
+  if (!format) return CRN_TRUE;
+  const char *wide = format->wide ? format->wide : format->near;
+  const crn_node *node = crn_schema_pattern(s, schema, "format", wide, strlen(wide));
+  return crn_language_has(s->rules, node, text, bytes) ? CRN_TRUE : format->is_whole ? CRN_FALSE : CRN_UNKNOWN;
 }
 
 // --- arrays and objects -------------------------------------------------------------------------------------------------------------

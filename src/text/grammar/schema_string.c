@@ -4,35 +4,6 @@
 
 #include "text/grammar/schema.h"
 
-typedef struct format {
-  const char *name, *pattern;
-} format;
-
-// Formats say what a text means; these patterns are narrower than that, so that every reader agrees. Other formats are left to the
-// model, as the standard allows.
-static const format FORMATS[] = {
-    {"date", "^(19|20)[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])$"},
-    {"time", "^([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?(Z|[+-](0[0-9]|1[0-2]):[0-5][0-9])$"},
-    {"date-time",
-     "^(19|20)[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?"
-     "(Z|[+-](0[0-9]|1[0-2]):[0-5][0-9])$"},
-    {"duration", "^P([0-9]{1,4}D|[0-9]{1,4}W|([0-9]{1,4}D)?T[0-9]{1,4}(H|M|S))$"},
-    {"email", "^[A-Za-z0-9_]+([.+-][A-Za-z0-9_]+)*@[A-Za-z0-9]+(-[A-Za-z0-9]+)*(\\.[A-Za-z0-9]+(-[A-Za-z0-9]+)*)*\\.[A-Za-z]{2,12}$"},
-    {"hostname", "^[A-Za-z0-9]{1,20}(-[A-Za-z0-9]{1,20})?(\\.[A-Za-z0-9]{1,20}(-[A-Za-z0-9]{1,20})?){0,4}$"},
-    {"ipv4", "^((25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])\\.){3}(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])$"},
-    {"ipv6", "^([0-9a-f]{1,4}:){7}[0-9a-f]{1,4}$"},
-    {"uuid", "^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"},
-    {"uri", "^[a-z][a-z0-9+.-]*://[A-Za-z0-9]+([.-][A-Za-z0-9]+)*(:[0-9]{1,4})?(/[A-Za-z0-9._~-]*)*(\\?[A-Za-z0-9._~=&-]*)?$"},
-    {"json-pointer", "^(/[A-Za-z0-9_ -]*)*$"},
-};
-
-static const char *pattern_of_format(const char *name) {
-  for (size_t i = 0; name && i < sizeof FORMATS / sizeof *FORMATS; i++) {
-    if (!strcmp(FORMATS[i].name, name)) return FORMATS[i].pattern;
-  }
-  return NULL;
-}
-
 // A failure below the schema is said again with its place there.
 static const crn_node *say_place(crn_schema *s, const json_t *schema, const char *keyword) {
   cairn_status status = s->rules->status;
@@ -49,7 +20,7 @@ const crn_node *crn_schema_pattern(crn_schema *s, const json_t *schema, const ch
   return crn_rules_failed(s->rules) ? say_place(s, schema, keyword) : node;
 }
 
-static void read_patterns(crn_schema *s, const crn_terms *terms, crn_node_vec *with) {
+static void read_patterns(crn_schema *s, const crn_terms *terms, bool is_wide, crn_node_vec *with) {
   for (size_t i = 0; i < terms->size; i++) {
     const json_t *schema = terms->items[i].schema, *pattern = json_object_get(schema, "pattern");
     if (!pattern) continue;
@@ -57,9 +28,24 @@ static void read_patterns(crn_schema *s, const crn_terms *terms, crn_node_vec *w
   }
   for (size_t i = 0; i < terms->size; i++) {
     const json_t *schema = terms->items[i].schema;
-    const char *pattern = pattern_of_format(json_string_value(json_object_get(schema, "format")));
+    const crn_format *format = crn_schema_format(schema);
+    const char *pattern = !format ? NULL : is_wide && format->wide ? format->wide : format->near;
     if (pattern) crn_nodes_add(s->rules, with, crn_schema_pattern(s, schema, "format", pattern, strlen(pattern)));
   }
+}
+
+// No text is left. Where a format is narrower here than the standard says, that may be the reason.
+static const crn_node *nothing_left(crn_schema *s, const crn_terms *terms) {
+  for (size_t i = 0; i < terms->size; i++) {
+    const crn_format *format = crn_schema_format(terms->items[i].schema);
+    char why[160];
+    if (!format || format->is_whole) continue;
+    snprintf(why, sizeof why,
+             "of what is supported of the format '%s', no text satisfies the other keywords; without 'format' they can be kept",
+             format->name);
+    return CRN_SCHEMA_UNSUPPORTED(s, terms->items[i].schema, "format", why);
+  }
+  return crn_node_never();
 }
 
 static void read_excluded(crn_schema *s, const json_t *excluded, const json_t *patterns, crn_node_vec *without) {
@@ -74,28 +60,59 @@ static void read_excluded(crn_schema *s, const json_t *excluded, const json_t *p
   }
 }
 
+// Texts that all of it allows; `is_wide` says in which form formats hold.
+static const crn_node *combined(crn_schema *s, const crn_terms *terms, bool is_wide, const json_t *excluded,
+                                const json_t *excluded_patterns, int64_t min, int64_t max) {
+  crn_rules *r = s->rules;
+  crn_node_vec with = {0}, without = {0};
+  read_patterns(s, terms, is_wide, &with);
+  read_excluded(s, excluded, excluded_patterns, &without);
+  const crn_node *node =
+      crn_rules_failed(r) ? crn_node_empty() : crn_language_node(r, with.items, with.size, without.items, without.size, min, max);
+  crn_vec_free(r->allocator, &with);
+  crn_vec_free(r->allocator, &without);
+  return node;
+}
+
+static bool has_text(const crn_schema *s, const crn_node *node) { return !crn_rules_failed(s->rules) && node->kind != CRN_NODE_NEVER; }
+
+// A format alone, or with lengths, is as a model would write it, when there is such a text. With patterns it is all that it may be, unless
+// that makes too much of it.
+static const crn_node *said(crn_schema *s, const crn_terms *terms, const json_t *excluded, const json_t *excluded_patterns, int64_t min,
+                            int64_t max) {
+  size_t n_patterns = 0, n_formats = 0;
+  for (size_t i = 0; i < terms->size; i++) {
+    n_patterns += json_object_get(terms->items[i].schema, "pattern") != NULL;
+    n_formats += crn_schema_format(terms->items[i].schema) != NULL;
+  }
+  const bool is_wide = n_patterns || n_formats > 1;
+  const crn_node *node = combined(s, terms, is_wide, excluded, excluded_patterns, min, max);
+  if (n_formats && !has_text(s, node) && (s->rules->status == CAIRN_OK || s->rules->status == CAIRN_UNSUPPORTED)) {
+    const cairn_status failed = s->rules->status;
+    s->rules->status = CAIRN_OK;
+    node = combined(s, terms, !is_wide, excluded, excluded_patterns, min, max);
+    // What was too large in one form and is nothing in the other is not decided.
+    if (failed != CAIRN_OK && !crn_rules_failed(s->rules) && node->kind == CRN_NODE_NEVER)
+      crn_rules_fail(s->rules, CRN_FAIL(UNSUPPORTED, "patterns, lengths and exceptions together are too large"));
+  }
+  if (crn_rules_failed(s->rules)) return say_place(s, terms->size ? terms->items[0].schema : s->root, "");
+  return node->kind == CRN_NODE_NEVER ? nothing_left(s, terms) : node;
+}
+
 const crn_node *crn_schema_string(crn_schema *s, const crn_terms *terms, const json_t *excluded, const json_t *excluded_patterns,
                                   bool written_once) {
   crn_rules *r = s->rules;
   int64_t min = crn_schema_most(terms, "minLength", 0, true), max = crn_schema_most(terms, "maxLength", -1, false);
-  crn_node_vec with = {0}, without = {0};
-  const crn_node *node = crn_node_never();
-  read_patterns(s, terms, &with);
-  read_excluded(s, excluded, excluded_patterns, &without);
+  bool is_free = !json_array_size(excluded) && !json_array_size(excluded_patterns);
+  for (size_t i = 0; i < terms->size; i++) {
+    const json_t *schema = terms->items[i].schema;
+    is_free = is_free && !json_object_get(schema, "pattern") && !crn_schema_format(schema);
+  }
   if (min > CRN_GRAMMAR_MAX_REPEAT)
     CRN_SCHEMA_UNSUPPORTED(s, terms->size ? terms->items[0].schema : s->root, "minLength", "more than 10000 characters are not supported");
   if (max > CRN_GRAMMAR_MAX_REPEAT) max = CRN_GRAMMAR_MAX_REPEAT;
-  if (crn_rules_failed(r)) {
-    node = crn_node_empty();
-  } else if (max >= 0 && min > max) {
-    node = crn_node_never();
-  } else if (!with.size && !without.size) {
-    node = crn_node_repeat(r, written_once ? crn_form_written_set(r, crn_set_all) : crn_form_character(&s->forms), min, max);
-  } else {
-    node = crn_language_node(r, with.items, with.size, without.items, without.size, min, max);
-    if (crn_rules_failed(r)) node = say_place(s, terms->size ? terms->items[0].schema : s->root, "");
-  }
-  crn_vec_free(r->allocator, &with);
-  crn_vec_free(r->allocator, &without);
-  return node;
+  if (crn_rules_failed(r)) return crn_node_empty();
+  if (max >= 0 && min > max) return crn_node_never();
+  if (!is_free) return said(s, terms, excluded, excluded_patterns, min, max);
+  return crn_node_repeat(r, written_once ? crn_form_written_set(r, crn_set_all) : crn_form_character(&s->forms), min, max);
 }
