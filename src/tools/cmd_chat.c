@@ -142,6 +142,7 @@ static cairn_status answer(chat *c, size_t n_messages) {
     cairn_status parsed = crn_reply_finish(&reply);
     if (status == CAIRN_OK) status = parsed;
     putchar('\n');  // one after each reply, whatever it ends with
+    crn_reply_warn(&reply);
   }
   if (status == CAIRN_OK) status = take_reply(c, &reply, generation);
   if (status != CAIRN_OK) crn_chat_history_cut(&c->history, n_messages);

@@ -352,6 +352,7 @@ static int report(crn_tool *t, const generate_options *o, generate_job *job, cai
     cairn_generation_info info;
     cairn_generation_get(generation, &info);
     if (!o->json) putchar('\n');  // always one, so that the text is what comes before it
+    if (job->reply.dialogue) crn_reply_warn(&job->reply);
     if (status == CAIRN_OK && save_session(job, &info) != CAIRN_OK) code = crn_tool_fail(t);
     if (o->json && print_document(job, &info, why[0] ? why : NULL) != CAIRN_OK) code = crn_tool_fail(t);
     if (status == CAIRN_OK && o->logits && crn_logits_write(&job->logits, (int64_t)info.n_prompt_tokens, o->logits) != CAIRN_OK)

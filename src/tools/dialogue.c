@@ -227,10 +227,26 @@ cairn_status crn_reply_finish(crn_reply *r) {
   if (r->status == CAIRN_OK) keep_failure(r, cairn_dialogue_finish(r->dialogue));
   cairn_dialogue_get(r->dialogue, &result);
   if (r->print) mark_reasoning(r, false);
-  for (int i = 0; i < result.n_warnings; i++) crn_tool_warn(r->t, "%s", result.warnings[i]);
   if (r->print) CRN_TRY(print_calls(r, &result));
   if (r->status == CAIRN_OK) return CAIRN_OK;
   return crn_fail(r->status, __FILE__, __LINE__, "%s", r->failure);
+}
+
+void crn_reply_warn(const crn_reply *r) {
+  cairn_dialogue_result result;
+  cairn_dialogue_get(r->dialogue, &result);
+  for (int i = 0; i < result.n_warnings; i++) {
+    char line[512];
+    size_t n = 0;
+    // A warning quotes the model, whose lines and control characters are none of the terminal's.
+    for (const char *p = result.warnings[i]; *p && n + 3 < sizeof line; p++) {
+      const bool is_control = (unsigned char)*p < ' ' || *p == 0x7F;
+      if (*p == '\n') line[n++] = '\\';
+      line[n++] = *p == '\n' ? 'n' : is_control ? ' ' : *p;
+    }
+    line[n] = 0;
+    crn_tool_warn(r->t, "%s", line);
+  }
 }
 
 void crn_reply_close(crn_reply *r) {

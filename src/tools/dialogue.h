@@ -64,6 +64,8 @@ cairn_status crn_reply_open(crn_tool *t, const crn_dialogue_values *v, const cha
 bool crn_reply_push(crn_reply *r, const char *text, size_t bytes);
 /// The end of the text; tool calls are printed, one a line.
 cairn_status crn_reply_finish(crn_reply *r);
+/// What the parser warns of, on stderr, a line each. The line of the reply has to be ended before.
+void crn_reply_warn(const crn_reply *r);
 void crn_reply_close(crn_reply *r);
 
 /// The members "content", "reasoning", "tool_calls", … of a document, as far as there is something to say.

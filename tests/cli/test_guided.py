@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import re
 import unittest
 
@@ -65,6 +66,34 @@ class GuidedTest(cli.CliTest):
                 self.assertIn(f"--tool-choice and {flag[0]} cannot be given together", self.fails(*command, "--tool-choice", "auto", *flag, code=64))
         tokens = self.write("tool-tokens.json", '{"tokens":[1]}')
         self.assertIn("--force gives the tokens that --tool-choice", self.fails(*start, "--tool-choice", "auto", "--force", tokens, code=64))
+
+    def test_warnings_have_lines_of_their_own(self):
+        """On a terminal, where text and messages meet."""
+        tools = self.write("cut.json", json.dumps([{"name": "get_it", "parameters": {"properties": {"place": {"type": "string"}}, "required": ["place"]}}]))
+        try:
+            here, there = pty.openpty()
+        except OSError as e:
+            self.skipTest(f"no terminal can be made here: {e}")
+        done = cli.subprocess.Popen(
+            [cli.PROGRAM, "generate", MODEL, "--prompt", "hi", "--tools", tools, "--tool-choice", "required", "-n", "30", "-q"],
+            stdout=there,
+            stderr=there,
+            stdin=cli.subprocess.DEVNULL,
+        )
+        os.close(there)
+        seen = b""
+        try:
+            while part := os.read(here, 4096):
+                seen += part
+        except OSError:
+            pass  # the other end is closed
+        os.close(here)
+        self.assertEqual(done.wait(), 0)
+        text = re.sub(rb"\x1b\[K", b"", seen).replace(b"\r\n", b"\n").decode()
+        warnings = [line for line in re.split("[\n\r]", text) if "no readable tool call" in line]
+        self.assertEqual(len(warnings), 1, text)
+        self.assertTrue(warnings[0].startswith("cairn generate: warning: no readable tool call: <tool_call>\\n{"), text)
+        self.assertIn("\ncairn generate: the guided text is not complete", text)
 
     def test_incomplete_is_told(self):
         _, err = self.cairn("generate", MODEL, "--prompt", "hi", "--json-schema", json.dumps(SCHEMA), "-n", "2", "-q")
