@@ -467,6 +467,54 @@ static void test_loops_in_loops(void **state) {
   free(text);
 }
 
+// Whole numbers between bounds: all of them and no others, around the bounds and the powers of ten.
+static void check_integers(const fixture *f, int low, int high) {
+  static const int AROUND[] = {0, 1, 9, 10, 11, 19, 20, 99, 100, 101, 109, 110, 199, 999, 1000, 9999, 10000};
+  char schema[120], text[32];
+  snprintf(schema, sizeof schema, "{\"type\":\"integer\",\"minimum\":%d,\"maximum\":%d}", low, high);
+  for (size_t i = 0; i < sizeof AROUND / sizeof *AROUND * 2 + 2; i++) {
+    const int near = i < 2 ? (i ? high : low) : i % 2 ? AROUND[i / 2 - 1] : -AROUND[i / 2 - 1];
+    for (int n = near - 2; n <= near + 2; n++) {
+      snprintf(text, sizeof text, "%d", n);
+      if (takes_whole(f, "schema", schema, text) != (n >= low && n <= high)) fail_msg("%s: %s", schema, text);
+    }
+  }
+}
+
+static void test_ranges_of_integers(void **state) {
+  static const int BOUNDS[] = {-1000, -99, -10, -1, 0, 1, 5, 10, 19, 20, 99, 100, 123, 199, 1000, 9899, 99999};
+  const fixture *f = *state;
+  need_library();
+  for (size_t a = 0; a < sizeof BOUNDS / sizeof *BOUNDS; a++) {
+    for (size_t b = a; b < sizeof BOUNDS / sizeof *BOUNDS; b++) check_integers(f, BOUNDS[a], BOUNDS[b]);
+  }
+}
+
+// Hundreds of fields with an open range, a pattern or a format: equal ones share what they need, different ones need little.
+static void test_many_fields(void **state) {
+  static const char *const FIELDS[] = {"{\"type\":\"integer\",\"minimum\":0}",
+                                       "{\"type\":\"integer\",\"minimum\":%d}",
+                                       "{\"type\":\"number\",\"minimum\":-1.5,\"maximum\":1e6}",
+                                       "{\"type\":\"integer\",\"multipleOf\":7}",
+                                       "{\"type\":\"string\",\"pattern\":\"^[a-z]+(-[a-z]+)*$\",\"maxLength\":64}",
+                                       "{\"type\":\"string\",\"format\":\"uri\",\"maxLength\":200}",
+                                       "{\"type\":\"string\",\"format\":\"date-time\",\"pattern\":\"Z$\"}"};
+  const fixture *f = *state;
+  for (size_t k = 0; k < sizeof FIELDS / sizeof *FIELDS; k++) {
+    char *text = malloc(100000);
+    assert_non_null(text);
+    size_t at = (size_t)sprintf(text, "{\"type\":\"object\",\"properties\":{");
+    for (int i = 0; i < 400; i++) {
+      at += (size_t)sprintf(text + at, "%s\"f%d\":", i ? "," : "", i);
+      at += (size_t)sprintf(text + at, FIELDS[k], i * 1237);
+    }
+    strcpy(text + at, "}}");
+    const cairn_grammar_source source = source_of("schema", text);
+    if (cairn_grammar_check(f->context, &source) != CAIRN_OK) fail_msg("%s: %s", FIELDS[k], cairn_last_error()->message);
+    free(text);
+  }
+}
+
 // 5,000 rules, each the next one.
 static void test_long_chain(void **state) {
   const fixture *f = *state;
@@ -580,6 +628,8 @@ int main(void) {
       cmocka_unit_test(test_memory_of_repetitions),
       cmocka_unit_test(test_repetitions_of_repetitions),
       cmocka_unit_test(test_loops_in_loops),
+      cmocka_unit_test(test_ranges_of_integers),
+      cmocka_unit_test(test_many_fields),
       cmocka_unit_test(test_long_chain),
       cmocka_unit_test(test_failing_memory),
   };

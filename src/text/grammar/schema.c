@@ -415,12 +415,15 @@ void crn_schema_initialize(crn_schema *s, crn_rules *rules, bool compact) {
   *s = (crn_schema){.rules = rules, .made = json_array()};
   crn_forms_initialize(&s->forms, rules, compact);
   crn_map_initialize(&s->checked, rules->allocator);
+  crn_map_initialize(&s->texts, rules->allocator);
   if (!s->made) crn_rules_fail(rules, CRN_FAIL(OUT_OF_MEMORY, "no memory for a schema"));
 }
 
 void crn_schema_deinitialize(crn_schema *s) {
   crn_vec_free(s->rules->allocator, &s->known);
+  crn_vec_free(s->rules->allocator, &s->numbers);
   crn_map_deinitialize(&s->checked);
+  crn_map_deinitialize(&s->texts);
   json_decref(s->made);
 }
 

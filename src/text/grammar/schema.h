@@ -23,6 +23,13 @@ typedef struct crn_known_terms {
   int32_t rule;
 } crn_known_terms;
 
+/// Numbers between bounds that have a rule.
+typedef struct crn_known_number {
+  bool has_low, low_open, has_high, high_open, is_integer;
+  double low, high, multiple;
+  int32_t rule;
+} crn_known_number;
+
 typedef struct crn_schema {
   crn_rules *rules;
   crn_forms forms;
@@ -30,6 +37,8 @@ typedef struct crn_schema {
   json_t *made;  ///< array of schemas that were made on the way
   int depth;
   CRN_VEC(crn_known_terms) known;
+  CRN_VEC(crn_known_number) numbers;
+  crn_map texts;    ///< by what is said of them: addresses of nodes
   crn_map checked;  ///< by address: objects that crn_schema_check has seen
 } crn_schema;
 

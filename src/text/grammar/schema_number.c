@@ -75,40 +75,52 @@ static const crn_node *between(crn_rules *r, char low, char high) {
   return high - low < 2 ? crn_node_never() : crn_node_range(r, (uint32_t)low + 1, (uint32_t)high - 1);
 }
 
+static bool is_all(const char *digits_of, char c) {
+  while (*digits_of == c) digits_of++;
+  return !*digits_of;
+}
+
 // Strings of as many digits as `a` that are at least `a`, at most `b`.
 static const crn_node *at_least(crn_rules *r, const char *a) {
-  if (!*a) return crn_node_empty();
-  int64_t left = (int64_t)strlen(a) - 1;
-  return CRN_ANY(r, CRN_ALL(r, one(r, *a), at_least(r, a + 1)), CRN_ALL(r, between(r, *a, '9' + 1), digits(r, left, left)));
+  int64_t left = (int64_t)strlen(a);
+  if (is_all(a, '0')) return digits(r, left, left);
+  return CRN_ANY(r, CRN_ALL(r, one(r, *a), at_least(r, a + 1)), CRN_ALL(r, between(r, *a, '9' + 1), digits(r, left - 1, left - 1)));
 }
 
 static const crn_node *at_most(crn_rules *r, const char *b) {
-  if (!*b) return crn_node_empty();
-  int64_t left = (int64_t)strlen(b) - 1;
-  return CRN_ANY(r, CRN_ALL(r, one(r, *b), at_most(r, b + 1)), CRN_ALL(r, between(r, '0' - 1, *b), digits(r, left, left)));
+  int64_t left = (int64_t)strlen(b);
+  if (is_all(b, '9')) return digits(r, left, left);
+  return CRN_ANY(r, CRN_ALL(r, one(r, *b), at_most(r, b + 1)), CRN_ALL(r, between(r, '0' - 1, *b), digits(r, left - 1, left - 1)));
 }
 
+// What begins with a first digit behind which anything may follow is one set and digits.
 static const crn_node *in_range(crn_rules *r, const char *a, const char *b) {
   if (!*a) return crn_node_empty();
-  int64_t left = (int64_t)strlen(a) - 1;
-  if (*a == *b) return CRN_ALL(r, one(r, *a), in_range(r, a + 1, b + 1));
-  return CRN_ANY(r, CRN_ALL(r, one(r, *a), at_least(r, a + 1)), CRN_ALL(r, between(r, *a, *b), digits(r, left, left)),
-                 CRN_ALL(r, one(r, *b), at_most(r, b + 1)));
+  const int64_t left = (int64_t)strlen(a) - 1;
+  const bool from_first = is_all(a + 1, '0'), to_last = is_all(b + 1, '9');
+  if (*a == *b && !(from_first && to_last)) return CRN_ALL(r, one(r, *a), in_range(r, a + 1, b + 1));
+  return CRN_ANY(r, from_first ? crn_node_never() : CRN_ALL(r, one(r, *a), at_least(r, a + 1)),
+                 CRN_ALL(r, between(r, (char)(*a - from_first), (char)(*b + to_last)), digits(r, left, left)),
+                 to_last ? crn_node_never() : CRN_ALL(r, one(r, *b), at_most(r, b + 1)));
 }
 
-// Whole numbers low..high, both at least 0.
+// Whole numbers low..high, both at least 0. Lengths of which all numbers are in are said together.
 static const crn_node *whole_range(crn_rules *r, int64_t low, int64_t high) {
   crn_node_vec lengths = {0};
   int64_t first = 0, last = 9;
+  int n_full = 0, longest = 0;
   for (int n = 1; n <= DIGITS; n++) {
     int64_t from = low > first ? low : first, to = high < last ? high : last;
     char a[32], b[32];
     snprintf(a, sizeof a, "%lld", (long long)from);
     snprintf(b, sizeof b, "%lld", (long long)to);
-    if (from <= to) crn_nodes_add(r, &lengths, in_range(r, a, b));
+    const bool is_full = n > 1 && from == first && to == last;
+    if (is_full) n_full++, longest = n;
+    if (!is_full && from <= to) crn_nodes_add(r, &lengths, in_range(r, a, b));
     first = last + 1;
     last = last * 10 + 9;
   }
+  if (n_full) crn_nodes_add(r, &lengths, CRN_ALL(r, crn_node_range(r, '1', '9'), digits(r, longest - n_full, longest - 1)));
   return crn_nodes_any(r, &lengths);
 }
 
@@ -301,6 +313,37 @@ static const crn_node *decimals(number *n) {
   return CRN_ANY(n->r, above, CRN_ALL(n->r, crn_node_literal(n->r, "-"), below));
 }
 
+static bool is_same_bound(const bound *a, const bound *b) {
+  return a->is_there == b->is_there && a->is_open == b->is_open && a->value == b->value;
+}
+
+// Numbers of the same bounds are one rule, however often they are asked for.
+static const crn_node *shared(const number *n, const crn_node *(*make)(number *n)) {
+  crn_schema *s = n->s;
+  number own = *n;
+  for (size_t i = 0; i < s->numbers.size; i++) {
+    const crn_known_number *k = &s->numbers.items[i];
+    const bound low = {k->has_low, k->low_open, k->low}, high = {k->has_high, k->high_open, k->high};
+    if (k->is_integer == n->is_integer && k->multiple == n->multiple && is_same_bound(&low, &n->low) && is_same_bound(&high, &n->high))
+      return crn_node_rule(s->rules, k->rule);
+  }
+  const crn_node *node = make(&own);
+  if (crn_rules_failed(s->rules) || node->kind == CRN_NODE_NEVER) return node;
+  const crn_known_number k = {.has_low = n->low.is_there,
+                              .low_open = n->low.is_open,
+                              .has_high = n->high.is_there,
+                              .high_open = n->high.is_open,
+                              .is_integer = n->is_integer,
+                              .low = n->low.value,
+                              .high = n->high.value,
+                              .multiple = n->multiple,
+                              .rule = crn_rule_new(s->rules)};
+  crn_rule_set(s->rules, k.rule, node);
+  cairn_status status = crn_vec_push(s->rules->allocator, &s->numbers, k);
+  if (status != CAIRN_OK) crn_rules_fail(s->rules, status);
+  return crn_node_rule(s->rules, k.rule);
+}
+
 const crn_node *crn_schema_number(crn_schema *s, const crn_terms *terms, bool is_integer) {
   number n = {.s = s, .r = s->rules, .where = terms->items[0].schema, .is_integer = is_integer};
   for (size_t i = 0; i < terms->size; i++) {
@@ -316,7 +359,7 @@ const crn_node *crn_schema_number(crn_schema *s, const crn_terms *terms, bool is
   if (n.is_integer && n.multiple != floor(n.multiple)) {
     return CRN_SCHEMA_UNSUPPORTED(s, n.where, "multipleOf", "integers in such steps are not supported");
   }
-  if (n.multiple) return multiples(&n);
+  if (n.multiple) return shared(&n, multiples);
   if (!n.low.is_there && !n.high.is_there) return n.is_integer ? crn_form_integer(&s->forms) : crn_form_number(&s->forms);
-  return n.is_integer ? integers(&n) : decimals(&n);
+  return shared(&n, n.is_integer ? integers : decimals);
 }

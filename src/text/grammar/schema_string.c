@@ -99,6 +99,53 @@ static const crn_node *said(crn_schema *s, const crn_terms *terms, const json_t 
   return node->kind == CRN_NODE_NEVER ? nothing_left(s, terms) : node;
 }
 
+static cairn_status add_values(crn_str *key, const json_t *values) {
+  size_t i;
+  json_t *item;
+  json_array_foreach(values, i, item) {
+    if (!json_is_string(item)) continue;
+    CRN_TRY(crn_str_putc(key, '\n'));
+    CRN_TRY(crn_str_json(key, json_string_value(item), json_string_length(item)));
+  }
+  return crn_str_putc(key, '|');
+}
+
+// All that the texts depend on.
+static cairn_status write_key(const crn_schema *s, const crn_terms *terms, const json_t *excluded, const json_t *excluded_patterns,
+                              int64_t min, int64_t max, crn_str *key) {
+  CRN_TRY(crn_str_printf(key, "%d %lld %lld", (int)s->rules->style.kind, (long long)min, (long long)max));
+  for (size_t i = 0; i < terms->size; i++) {
+    const json_t *pattern = json_object_get(terms->items[i].schema, "pattern");
+    const crn_format *format = crn_schema_format(terms->items[i].schema);
+    if (format) CRN_TRY(crn_str_printf(key, "\nformat %s", format->name));
+    if (!pattern) continue;
+    CRN_TRY(crn_str_puts(key, "\npattern "));
+    CRN_TRY(crn_str_json(key, json_string_value(pattern), json_string_length(pattern)));
+  }
+  CRN_TRY(crn_str_putc(key, '|'));
+  CRN_TRY(add_values(key, excluded));
+  return add_values(key, excluded_patterns);
+}
+
+// Texts of which the same is said are the same nodes, however often they are asked for: automata are large.
+static const crn_node *shared(crn_schema *s, const crn_terms *terms, const json_t *excluded, const json_t *excluded_patterns, int64_t min,
+                              int64_t max) {
+  crn_str key;
+  uint64_t known;
+  const crn_node *node = crn_node_empty();
+  crn_str_initialize(&key, s->rules->allocator);
+  cairn_status status = write_key(s, terms, excluded, excluded_patterns, min, max, &key);
+  if (status == CAIRN_OK && crn_map_get(&s->texts, key.data, key.size, &known)) {
+    node = (const crn_node *)(uintptr_t)known;
+  } else if (status == CAIRN_OK) {
+    node = said(s, terms, excluded, excluded_patterns, min, max);
+    if (!crn_rules_failed(s->rules)) status = crn_map_set(&s->texts, key.data, key.size, (uintptr_t)node);
+  }
+  if (status != CAIRN_OK) node = crn_rules_fail(s->rules, status);
+  crn_str_deinitialize(&key);
+  return node;
+}
+
 const crn_node *crn_schema_string(crn_schema *s, const crn_terms *terms, const json_t *excluded, const json_t *excluded_patterns,
                                   bool written_once) {
   crn_rules *r = s->rules;
@@ -113,6 +160,6 @@ const crn_node *crn_schema_string(crn_schema *s, const crn_terms *terms, const j
   if (max > CRN_GRAMMAR_MAX_REPEAT) max = CRN_GRAMMAR_MAX_REPEAT;
   if (crn_rules_failed(r)) return crn_node_empty();
   if (max >= 0 && min > max) return crn_node_never();
-  if (!is_free) return said(s, terms, excluded, excluded_patterns, min, max);
+  if (!is_free) return shared(s, terms, excluded, excluded_patterns, min, max);
   return crn_node_repeat(r, written_once ? crn_form_written_set(r, crn_set_all) : crn_form_character(&s->forms), min, max);
 }
