@@ -87,8 +87,11 @@ CAIRN_API cairn_status cairn_matcher_reset(cairn_matcher *matcher);
 
 /// Which tokens may follow: bit i % 32 of word i / 32 is token i; `n_words` is at least (vocab_size + 31) / 32, further words are 0.
 /// `*out_n_allowed` (may be NULL) counts them: 0 behind a stop id, and where the text is complete and there are no stop ids.
-/// Errors: INVALID_ARGUMENT (too few words), OUT_OF_MEMORY.
+/// Where a text can be read in many ways it may take seconds. Errors: INVALID_ARGUMENT (too few words), CANCELLED, OUT_OF_MEMORY.
 CAIRN_API cairn_status cairn_matcher_mask(cairn_matcher *matcher, uint32_t *out_words, size_t n_words, int64_t *out_n_allowed);
+/// From now on masks fail with CANCELLED, also the one that another thread is making, within milliseconds; until the matcher is reset.
+/// Nothing else changes. Thread: any.
+CAIRN_API void cairn_matcher_cancel(cairn_matcher *matcher);
 /// Takes a token. `*out_accepted` false: it may not follow, and nothing changed.
 CAIRN_API cairn_status cairn_matcher_accept(cairn_matcher *matcher, int32_t token, bool *out_accepted);
 /// Takes back the last `n` tokens. Errors: OUT_OF_RANGE (fewer were taken).

@@ -141,7 +141,7 @@ static cairn_status answer(chat *c, size_t n_messages) {
   if (generation) {
     cairn_status parsed = crn_reply_finish(&reply);
     if (status == CAIRN_OK) status = parsed;
-    putchar('\n');  // one after each reply, whatever it ends with
+    crn_tool_text(c->stream.t, "\n", 1);  // one after each reply, whatever it ends with
     crn_reply_warn(&reply);
   }
   if (status == CAIRN_OK) status = take_reply(c, &reply, generation);

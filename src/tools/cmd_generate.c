@@ -351,7 +351,7 @@ static int report(crn_tool *t, const generate_options *o, generate_job *job, cai
   if (generation) {
     cairn_generation_info info;
     cairn_generation_get(generation, &info);
-    if (!o->json) putchar('\n');  // always one, so that the text is what comes before it
+    if (!o->json) crn_tool_text(t, "\n", 1);  // always one, so that the text is what comes before it
     if (job->reply.dialogue) crn_reply_warn(&job->reply);
     if (status == CAIRN_OK && save_session(job, &info) != CAIRN_OK) code = crn_tool_fail(t);
     if (o->json && print_document(job, &info, why[0] ? why : NULL) != CAIRN_OK) code = crn_tool_fail(t);

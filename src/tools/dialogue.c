@@ -42,8 +42,12 @@ cairn_status crn_dialogue_read_tools(const crn_dialogue_values *v, json_t **out_
 // --- output -----------------------------------------------------------------------------------------------------------
 
 static void put(crn_reply *r, FILE *file, const char *text, size_t n) {
-  fwrite(text, 1, n, file);
-  fflush(file);
+  if (file == stdout) {
+    crn_tool_text(r->t, text, n);
+  } else {
+    fwrite(text, 1, n, file);
+    fflush(file);
+  }
   if (file == stdout && n) {
     r->printed_content = true;
     r->ends_line = text[n - 1] == '\n';

@@ -199,11 +199,10 @@ bool crn_token_stream_take(void *user, const cairn_token_event *event) {
   if (event->token >= 0) measure(s);
   if (s->reply) return crn_reply_push(s->reply, event->text, event->text_bytes) && !crn_interrupt_pending();
   if (s->print && s->ids && event->token >= 0) {
-    printf("%s%d", s->n_tokens > 1 ? " " : "", (int)event->token);
-    fflush(stdout);
+    char text[32];
+    crn_tool_text(s->t, text, (size_t)snprintf(text, sizeof text, "%s%d", s->n_tokens > 1 ? " " : "", (int)event->token));
   } else if (s->print && !s->ids && event->text_bytes) {
-    fwrite(event->text, 1, event->text_bytes, stdout);
-    fflush(stdout);
+    crn_tool_text(s->t, event->text, event->text_bytes);
   }
   return !crn_interrupt_pending();
 }

@@ -18,6 +18,18 @@ void crn_tool_progress_clear(crn_tool *t) {
   t->progress_shown = false;
 }
 
+void crn_tool_text(crn_tool *t, const char *text, size_t n) {
+  fwrite(text, 1, n, stdout);
+  fflush(stdout);
+  if (n) atomic_store(&t->in_line, text[n - 1] != '\n');
+}
+
+// In front of a message.
+static void leave_line(crn_tool *t) {
+  crn_tool_progress_clear(t);
+  if (atomic_exchange(&t->in_line, false) && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO)) fputc('\n', stderr);
+}
+
 void crn_tool_progress(crn_tool *t, const char *phase, int64_t done, int64_t total) {
   if (t->quiet || !isatty(STDERR_FILENO)) return;
   if (total > 0)
@@ -45,7 +57,7 @@ cairn_device crn_device_of(const char *text) {
 void crn_tool_progress_callback(void *user, const char *phase, int64_t done, int64_t total) { crn_tool_progress(user, phase, done, total); }
 
 static void print_line(crn_tool *t, const char *prefix, const char *fmt, va_list args) {
-  crn_tool_progress_clear(t);
+  leave_line(t);
   // Text that was already produced should be seen before the message about it.
   fflush(stdout);
   fputs(prefix, stderr);
@@ -56,7 +68,7 @@ static void print_line(crn_tool *t, const char *prefix, const char *fmt, va_list
 int crn_tool_fail(crn_tool *t) {
   char text[MESSAGE_BYTES];
   cairn_last_error_text(text, sizeof text);
-  crn_tool_progress_clear(t);
+  leave_line(t);
   fflush(stdout);
   fprintf(stderr, "%s%s\n", t->error_prefix, text);
   return TOOL_FAILURE;
@@ -105,7 +117,7 @@ static bool hold_line(crn_tool *t, cairn_log_level level, const char *line) {
 static void log_line(void *user, cairn_log_level level, const char *line) {
   crn_tool *t = user;
   if (hold_line(t, level, line)) return;
-  crn_tool_progress_clear(t);
+  leave_line(t);
   fprintf(stderr, "%s: %s%s\n", t->program, level == CAIRN_LOG_WARNING ? "warning: " : "", line);
 }
 

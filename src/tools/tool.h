@@ -5,6 +5,7 @@
 #define CRN_TOOLS_TOOL_H
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 #include "base/arena.h"
@@ -36,6 +37,7 @@ struct crn_tool {
   int n_positionals;
   cairn_context *context;  ///< made by crn_tool_open_context
   bool progress_shown;     ///< a progress line is on the terminal
+  atomic_bool in_line;     ///< the text on stdout has not ended its line
   bool hold_log;           ///< log lines are kept until crn_tool_release_log
   crn_held_line *held, **held_end;
   crn_arena *arena;  ///< lives as long as the program
@@ -46,6 +48,9 @@ cairn_status crn_tool_open_context(crn_tool *t);
 
 /// Writes the file of --trace, when there is one. Returns `code`, or TOOL_FAILURE.
 int crn_tool_end_trace(crn_tool *t, int code);
+
+/// Writes text to stdout at once. A message that comes while its line is open begins a line of its own on a terminal.
+void crn_tool_text(crn_tool *t, const char *text, size_t n);
 
 /// Keeps log lines from now on. crn_tool_release_log prints them; when `status` is a failure, those are left out whose
 /// reason (what follows the first ": ") its message tells anyway.

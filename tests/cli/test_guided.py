@@ -67,15 +67,14 @@ class GuidedTest(cli.CliTest):
         tokens = self.write("tool-tokens.json", '{"tokens":[1]}')
         self.assertIn("--force gives the tokens that --tool-choice", self.fails(*start, "--tool-choice", "auto", "--force", tokens, code=64))
 
-    def test_warnings_have_lines_of_their_own(self):
-        """On a terminal, where text and messages meet."""
-        tools = self.write("cut.json", json.dumps([{"name": "get_it", "parameters": {"properties": {"place": {"type": "string"}}, "required": ["place"]}}]))
+    def on_terminal(self, *arguments):
+        """What is seen on a terminal, where text and messages meet."""
         try:
             here, there = pty.openpty()
         except OSError as e:
             self.skipTest(f"no terminal can be made here: {e}")
         done = cli.subprocess.Popen(
-            [cli.PROGRAM, "generate", MODEL, "--prompt", "hi", "--tools", tools, "--tool-choice", "required", "-n", "30", "-q"],
+            [cli.PROGRAM, *arguments],
             stdout=there,
             stderr=there,
             stdin=cli.subprocess.DEVNULL,
@@ -89,11 +88,24 @@ class GuidedTest(cli.CliTest):
             pass  # the other end is closed
         os.close(here)
         self.assertEqual(done.wait(), 0)
-        text = re.sub(rb"\x1b\[K", b"", seen).replace(b"\r\n", b"\n").decode()
+        return re.sub(rb"\x1b\[K", b"", seen).replace(b"\r\n", b"\n").decode()
+
+    def test_warnings_have_lines_of_their_own(self):
+        tools = self.write("cut.json", json.dumps([{"name": "get_it", "parameters": {"properties": {"place": {"type": "string"}}, "required": ["place"]}}]))
+        start = ("generate", MODEL, "--prompt", "hi", "-q")
+        text = self.on_terminal(*start, "--tools", tools, "--tool-choice", "required", "-n", "30")
         warnings = [line for line in re.split("[\n\r]", text) if "no readable tool call" in line]
         self.assertEqual(len(warnings), 1, text)
         self.assertTrue(warnings[0].startswith("cairn generate: warning: no readable tool call: <tool_call>\\n{"), text)
         self.assertIn("\ncairn generate: the guided text is not complete", text)
+
+    def test_slow_masks_are_told(self):
+        """A text that can be read in ever more ways: there is a warning, on a line of its own, while the text is written."""
+        rules = 'root ::= x{1,3000} "END"\nx ::= y{1,120} [ -~]?\ny ::= z{1,100} | "(" root ")"\nz ::= [ -~]{1,50}'
+        rules = self.write("ambiguous.gbnf", rules)
+        text = self.on_terminal("generate", MODEL, "--prompt", "Hello", "--no-template", "-q", "--grammar", rules, "-n", "42")
+        self.assertEqual(text.count("the grammar makes masks slow"), 1, text)
+        self.assertIn("\ncairn generate: warning: the grammar makes masks slow", text)
 
     def test_incomplete_is_told(self):
         _, err = self.cairn("generate", MODEL, "--prompt", "hi", "--json-schema", json.dumps(SCHEMA), "-n", "2", "-q")

@@ -1,6 +1,7 @@
 /// Guided generation on every engine: texts keep to their grammar, engines agree, ends in the middle are told, logits stay the model's.
 #include <jansson.h>
 #include <math.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cairn/batch.h"
@@ -227,6 +228,62 @@ static void test_incomplete_is_told(void **state) {
   }
 }
 
+// A text that can be read in ever more ways: masks take ever longer, seconds after fifty tokens.
+static const char AMBIGUOUS[] = "root ::= x{1,3000} \"END\"\nx ::= y{1,120} [ -~]?\ny ::= z{1,100} | \"(\" root \")\"\nz ::= [ -~]{1,50}";
+
+static double seconds_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+typedef struct slowness {
+  double last, took;  // when the last token came, and how long it took
+} slowness;
+
+static bool measure(void *user, const cairn_token_event *event) {
+  slowness *s = user;
+  const double now = seconds_now();
+  (void)event;
+  s->took = s->last > 0 ? now - s->last : 0;
+  s->last = now;
+  return true;
+}
+
+// Once a token was slow, soon after the next mask has begun.
+static bool is_slow(void *user) {
+  const slowness *s = user;
+  return s->took > 0.2 && seconds_now() > s->last + 0.1 * s->took;
+}
+
+// The next mask would have taken longer than the last one.
+static void check_cancelled(const slowness *s, cairn_stop_reason reason, const char *what) {
+  const double took = seconds_now() - s->last;
+  assert_int_equal(reason, CAIRN_STOP_CANCELLED);
+  if (took > 0.8 * s->took) fail_msg("%s: cancelled %.3f s after the last token, which took %.3f s", what, took, s->took);
+}
+
+// Cancelling is heard while a mask is made.
+static void test_cancel_in_a_mask(void **state) {
+  (void)state;
+  need_models();
+  for (size_t i = 0; i < 2; i++) {
+    cairn_llm *llm = open_variant(&kVariants[i]);
+    slowness s = {0};
+    cairn_generate_options o = options_of(CAIRN_GRAMMAR_EBNF, AMBIGUOUS);
+    o.on_token = measure;
+    o.should_cancel = is_slow;
+    o.user = &s;
+    result r = run(llm, &o);
+    check_cancelled(&s, r.reason, kVariants[i].engine);
+    // The engine is as good as new.
+    o = options_of(CAIRN_GRAMMAR_JSON_SCHEMA, SCHEMA);
+    r = run(llm, &o);
+    check_document(&r, kVariants[i].model);
+    cairn_llm_close(llm);
+  }
+}
+
 static void test_nothing_may_follow(void **state) {
   (void)state;
   need_models();
@@ -311,6 +368,7 @@ int main(void) {
       cmocka_unit_test(test_batch),
       cmocka_unit_test(test_speculation_changes_nothing),
       cmocka_unit_test(test_incomplete_is_told),
+      cmocka_unit_test(test_cancel_in_a_mask),
       cmocka_unit_test(test_nothing_may_follow),
       cmocka_unit_test(test_stop_text_in_the_middle),
       cmocka_unit_test(test_rows_are_the_models),

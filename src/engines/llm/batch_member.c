@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "engines/llm/batch.h"
+#include "engines/llm/guide.h"
 #include "engines/llm/sequence.h"
 
 // --- options ----------------------------------------------------------------------------------------------------------
@@ -60,6 +61,7 @@ cairn_status crn_batch_member_create(cairn_llm *prototype, const cairn_generate_
   if (status == CAIRN_OK) {
     m->is_open = true;
     status = crn_generator_open(&m->generator, prototype, &m->options, m->result);
+    m->generator.is_cancelled = &m->is_cancelled;
   }
   if (status == CAIRN_OK) status = crn_batch_member_check_drafts(m);
   if (status != CAIRN_OK) {
@@ -180,6 +182,10 @@ static cairn_status go_on_free(crn_batch_member *m) {
       break;
     }
     if (crn_generator_should_stop(g)) {
+      crn_generator_end(g, CAIRN_STOP_CANCELLED);
+      break;
+    }
+    if (crn_guide_is_cancelled(g)) {
       crn_generator_end(g, CAIRN_STOP_CANCELLED);
       break;
     }

@@ -8,6 +8,7 @@
 // Asked before every run, so that a long prompt can be cancelled, too.
 bool crn_generator_should_stop(void *user) {
   const crn_generator *g = user;
+  if (g->is_cancelled && atomic_load((atomic_bool *)g->is_cancelled)) return true;
   return atomic_load(&g->llm->turn.is_cancelled) || (g->options->should_cancel && g->options->should_cancel(g->options->user));
 }
 
@@ -72,6 +73,10 @@ static cairn_status decode_free(crn_generator *g) {
     } else {
       // The last token is only fed when another one follows it.
       if (n > first) CRN_TRY(crn_generator_feed(g, g->result->tokens.items[n - 1]));
+      if (crn_guide_is_cancelled(g)) {
+        crn_generator_end(g, CAIRN_STOP_CANCELLED);
+        break;
+      }
       CRN_TRY(crn_generator_choose(g, g->llm->runner.row, &token));
       CRN_TRY(crn_generator_give(g, token));
     }

@@ -41,6 +41,7 @@ typedef struct crn_generator {
   size_t first_token;                 ///< of the result, that is behind `fed`
   struct crn_speculator *speculator;  ///< NULL when there is no speculation
   struct crn_guide *guide;            ///< NULL when no grammar guides the choice
+  const atomic_bool *is_cancelled;    ///< of a batch, set by any thread; NULL = of a sequence by itself
   bool is_forced, is_over;
   bool has_images;      ///< tokens of images were put into `fed`
   bool has_left;        ///< the caller wants no more events

@@ -3,12 +3,17 @@
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/failure.h"
+#include "base/log.h"
 #include "base/trace.h"
 #include "cairn/grammar.h"
 
-enum { MAX_FORCED_BYTES = 256 };
+enum { MAX_FORCED_BYTES = 256, POLL_MILLISECONDS = 20 };
+
+// A mask that takes this long, of the processor's time, makes a model wait; it was made for a text that can be read in ever more ways.
+static const double SLOW_SECONDS = 0.2;
 
 typedef struct crn_guide {
   cairn_context *context;
@@ -18,7 +23,8 @@ typedef struct crn_guide {
   int64_t n_allowed;
   char forced[MAX_FORCED_BYTES];
   size_t n_forced;
-  bool has_stops;
+  bool has_stops, has_warned;
+  atomic_bool was_cancelled;
   CRN_VEC(unsigned char) complete;  ///< by token chosen: whether the text was complete behind it. Of the thread that chooses
   bool was_complete;                ///< before the first token
   atomic_llong last;                ///< index of the token behind which nothing may follow; -1 = not met
@@ -43,16 +49,32 @@ static void set_state(crn_guide *u, int state) {
   pthread_mutex_unlock(&u->lock);
 }
 
+// Told once. The first masks of a grammar may be slow, too, and so may a machine that does something else.
+static void warn(crn_guide *u, double seconds) {
+  if (u->has_warned || seconds < SLOW_SECONDS) return;
+  u->has_warned = true;
+  CRN_WARN(u->context,
+           "the grammar makes masks slow: %.1f s for that of token %lld. It can be read in many ways (loops within loops over the same "
+           "characters, rules that follow themselves), and all are kept apart; later tokens take longer still",
+           seconds, (long long)u->n_masks);
+}
+
+static double processor_seconds(void) {
+  struct timespec t;
+  return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0 ? (double)t.tv_sec + (double)t.tv_nsec * 1e-9 : 0;
+}
+
 // What must follow is known at once; it is wanted before the mask is.
 static void make_mask(crn_guide *u) {
   const int64_t traced = crn_trace_begin(u->context);
-  const double start = crn_seconds_now();
+  const double start = crn_seconds_now(), processor = processor_seconds();
   u->n_forced = 0;
   u->status = cairn_matcher_forced(u->matcher, u->forced, sizeof u->forced, &u->n_forced);
   if (u->has_thread) set_state(u, FORCED_KNOWN);
   if (u->status == CAIRN_OK) u->status = cairn_matcher_mask(u->matcher, u->mask, u->n_words, &u->n_allowed);
   if (u->status != CAIRN_OK) u->failure = crn_failure_capture(&u->context->allocator);
   u->mask_seconds += crn_seconds_now() - start;
+  if (u->status == CAIRN_OK) warn(u, processor_seconds() - processor);
   CRN_TRACE_END(u->context, traced, "engine", NULL, "Mask %lld", (long long)u->n_masks);
   u->n_masks++;
 }
@@ -87,6 +109,41 @@ static void await(crn_guide *u, bool all) {
   while (u->state == ASKED || (all && u->state == FORCED_KNOWN)) pthread_cond_wait(&u->changed, &u->lock);
   pthread_mutex_unlock(&u->lock);
   u->wait_seconds += crn_seconds_now() - start;
+}
+
+// --- cancelling ---------------------------------------------------------------------------------------------------------------------
+
+void crn_guide_cancel(crn_guide *u) {
+  atomic_store(&u->was_cancelled, true);
+  cairn_matcher_cancel(u->matcher);
+}
+
+bool crn_guide_was_cancelled(const crn_guide *u) { return atomic_load(&((crn_guide *)u)->was_cancelled); }
+
+// Whether the helper is idle; waits for it for a while.
+static bool is_idle(crn_guide *u) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_nsec += POLL_MILLISECONDS * 1000000L;
+  until.tv_sec += until.tv_nsec / 1000000000L;
+  until.tv_nsec %= 1000000000L;
+  pthread_mutex_lock(&u->lock);
+  int waited = 0;
+  while ((u->state == ASKED || u->state == FORCED_KNOWN) && waited == 0) waited = pthread_cond_timedwait(&u->changed, &u->lock, &until);
+  const bool idle = u->state != ASKED && u->state != FORCED_KNOWN;
+  pthread_mutex_unlock(&u->lock);
+  return idle;
+}
+
+bool crn_guide_is_cancelled(crn_generator *g) {
+  crn_guide *u = g->guide;
+  if (!u || !u->has_thread) return false;
+  const double start = crn_seconds_now();
+  bool cancelled = false;
+  while (!cancelled && !is_idle(u)) cancelled = crn_generator_should_stop(g);
+  if (cancelled) crn_guide_cancel(u);
+  u->wait_seconds += crn_seconds_now() - start;
+  return cancelled;
 }
 
 // --- choosing -------------------------------------------------------------------------------------------------------------------------
@@ -236,6 +293,8 @@ void crn_guide_end(crn_generator *g) {
   crn_guide *u = g->guide;
   if (!u) return;
   g->guide = NULL;
+  // Nobody waits for a mask that is still in the making.
+  if (u->matcher) cairn_matcher_cancel(u->matcher);
   await(u, true);
   if (u->has_thread) {
     set_state(u, LEAVING);

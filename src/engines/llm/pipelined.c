@@ -261,8 +261,29 @@ static void encode_ahead(crn_pipeline *p, cairn_llm *llm, int64_t most) {
 
 // --- on the caller's thread -------------------------------------------------------------------------------------------------
 
-static void await(crn_pipeline *p, const slot *s) {
+// A step may wait for a mask for seconds, so whoever has a guide asks meanwhile whether to go on.
+static void ask_meanwhile(crn_pipeline *p, crn_generator *g, const slot *s) {
+  enum { POLL_NANOSECONDS = 20000000 };
+  bool is_done = false;
+  while (!is_done) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += POLL_NANOSECONDS;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_mutex_lock(&p->lock);
+    for (int waited = 0; !s->is_done && waited == 0;) waited = pthread_cond_timedwait(&p->done, &p->lock, &until);
+    is_done = s->is_done;
+    pthread_mutex_unlock(&p->lock);
+    if (is_done || !crn_generator_should_stop(g)) continue;
+    crn_guide_cancel(g->guide);
+    return;
+  }
+}
+
+static void await(crn_pipeline *p, crn_generator *g, const slot *s) {
   const int64_t start = crn_trace_begin(p->context);
+  if (g->guide) ask_meanwhile(p, g, s);
   pthread_mutex_lock(&p->lock);
   while (!s->is_done) pthread_cond_wait(&p->done, &p->lock);
   pthread_mutex_unlock(&p->lock);
@@ -281,7 +302,7 @@ static cairn_status give_row(const crn_pipeline *p, crn_generator *g, const slot
 // Takes the token of a step, and counts the token it was fed.
 static cairn_status take(crn_pipeline *p, crn_generator *g, int64_t step) {
   slot *s = slot_of(p, step);
-  await(p, s);
+  await(p, g, s);
   if (step && s->has_run) {
     // There was room made for it when it was queued.
     CRN_TRY(crn_history_append(&g->llm->history, &g->result->tokens.items[step - 1], 1));
@@ -303,7 +324,12 @@ static cairn_status go_on(crn_pipeline *p, crn_generator *g) {
     } else {
       encode_ahead(p, g->llm, most);
       if (step >= p->n_encoded) return crn_failure_restore(p->failure, p->status);
-      CRN_TRY(take(p, g, step));
+      cairn_status status = take(p, g, step);
+      if (status == CAIRN_CANCELLED && g->guide && crn_guide_was_cancelled(g->guide)) {
+        crn_generator_end(g, CAIRN_STOP_CANCELLED);
+        break;
+      }
+      CRN_TRY(status);
       if (step) CRN_TRY(give_row(p, g, slot_of(p, step), step));
       CRN_TRY(crn_generator_give(g, slot_of(p, step)->token));
       p->n_given = step + 1;

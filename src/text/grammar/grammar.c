@@ -31,6 +31,7 @@ bool cairn_grammar_is_available(void) { return crn_xg_is_there(); }
 
 cairn_status crn_xg_status(crn_xg_result result, const crn_xg_error *error, const char *what) {
   if (result == CRN_XG_OK) return CAIRN_OK;
+  if (result == CRN_XG_CANCELLED) return CRN_FAIL(CANCELLED, "%s: cancelled", what);
   if (result == CRN_XG_NO_MEMORY) return CRN_FAIL(OUT_OF_MEMORY, "%s: no memory", what);
   return CRN_FAIL(INTERNAL, "%s: %s", what, error->text);
 }

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "cairn/grammar.h"
+#include "text/grammar/internal.h"
 
 typedef struct fixture {
   cairn_context *context;
@@ -218,6 +219,66 @@ static void test_mask_before_the_first_token(void **state) {
   assert_int_equal(allowed, 2);
   assert_true(is_set(words, 'y') && is_set(words, 'n'));
   assert_int_equal(cairn_matcher_mask(m, words, 2, &allowed), CAIRN_INVALID_ARGUMENT);
+  cairn_matcher_destroy(m);
+}
+
+// --- cancelling ---------------------------------------------------------------------------------------------------------------------
+
+// Says yes when it is asked for the last time.
+typedef struct patience {
+  int left, n_asked;
+} patience;
+
+static bool is_out_of_patience(const void *user) {
+  patience *p = (patience *)user;
+  p->n_asked++;
+  return p->left-- == 0;
+}
+
+// A mask can be given up at every step of its making, and leaves the matcher where it was.
+static void test_cancel(void **state) {
+  const fixture *f = *state;
+  need_library();
+  uint32_t whole[16] = {0}, words[16] = {0};
+  crn_xg_error error;
+  crn_xg_matcher *xg;
+  bool accepted;
+  cairn_grammar *grammar = compile(f, "ebnf", "root ::= s \"END\"\ns ::= s s | [a-c] | [d-f] | [g-z ]");
+  assert_int_equal(crn_xg_matcher_create(grammar->xg, &xg, &error), CRN_XG_OK);
+  for (int i = 0; i < 20; i++) assert_true(crn_xg_matcher_accept(xg, 'a' + i, &accepted, &error) == CRN_XG_OK && accepted);
+  patience p = {-1, 0};
+  const crn_xg_cancel cancel = {is_out_of_patience, &p};
+  assert_int_equal(crn_xg_matcher_fill(xg, whole, &cancel, &error), CRN_XG_OK);
+  const int n_asked = p.n_asked;
+  assert_true(n_asked > 10);
+  for (int i = 0; i < n_asked; i++) {
+    p = (patience){i, 0};
+    assert_int_equal(crn_xg_matcher_fill(xg, words, &cancel, &error), CRN_XG_CANCELLED);
+    assert_int_equal(p.n_asked, i + 1);
+    if (i % 5) continue;
+    assert_int_equal(crn_xg_matcher_fill(xg, words, NULL, &error), CRN_XG_OK);
+    assert_memory_equal(words, whole, sizeof words);
+  }
+  crn_xg_matcher_destroy(xg);
+  cairn_grammar_release(grammar);
+}
+
+static void test_cancelled_matcher(void **state) {
+  const fixture *f = *state;
+  need_library();
+  uint32_t words[16];
+  int64_t allowed;
+  cairn_matcher *m = match(f, "regex", "yes|no"), *other;
+  assert_true(take(m, 'y'));
+  assert_int_equal(cairn_matcher_fork(m, &other), CAIRN_OK);
+  cairn_matcher_cancel(m);
+  assert_int_equal(cairn_matcher_mask(m, words, 16, NULL), CAIRN_CANCELLED);
+  assert_int_equal(cairn_matcher_mask(other, words, 16, &allowed), CAIRN_OK);
+  assert_true(allowed == 1 && is_set(words, 'e'));
+  assert_int_equal(cairn_matcher_reset(m), CAIRN_OK);
+  assert_int_equal(cairn_matcher_mask(m, words, 16, &allowed), CAIRN_OK);
+  assert_int_equal(allowed, 2);
+  cairn_matcher_destroy(other);
   cairn_matcher_destroy(m);
 }
 
@@ -619,6 +680,8 @@ int main(void) {
       cmocka_unit_test(test_masks_of_schemas),
       cmocka_unit_test(test_masks_of_cases),
       cmocka_unit_test(test_mask_before_the_first_token),
+      cmocka_unit_test(test_cancel),
+      cmocka_unit_test(test_cancelled_matcher),
       cmocka_unit_test(test_stop_ids),
       cmocka_unit_test(test_rollback),
       cmocka_unit_test(test_forced),

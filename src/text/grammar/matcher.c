@@ -13,6 +13,8 @@ struct cairn_matcher {
   crn_tool_matcher *tools;  ///< of a grammar of tool calls: it does all but the stop ids
   CRN_VEC(int32_t) stops;
   CRN_VEC(unsigned char) history;  ///< behind each token taken
+  atomic_bool is_cancelled;
+  crn_xg_cancel cancel;
 };
 
 static const cairn_allocator *allocator_of(const cairn_matcher *m) { return &m->grammar->context->allocator; }
@@ -35,6 +37,10 @@ static bool is_stop(const cairn_matcher *m, int32_t token) {
   return false;
 }
 
+static bool is_asked(const void *user) { return atomic_load_explicit((atomic_bool *)user, memory_order_relaxed); }
+
+void cairn_matcher_cancel(cairn_matcher *m) { atomic_store(&m->is_cancelled, true); }
+
 // --- life -------------------------------------------------------------------------------------------------------------------
 
 void cairn_matcher_destroy(cairn_matcher *m) {
@@ -53,6 +59,7 @@ static cairn_status create(cairn_grammar *grammar, const int32_t *stop_ids, size
   cairn_matcher *m;
   CRN_TRY(crn_alloc_zero(&grammar->context->allocator, sizeof *m, &m));
   m->grammar = grammar;
+  m->cancel = (crn_xg_cancel){is_asked, &m->is_cancelled};
   cairn_grammar_retain(grammar);
   cairn_status status = crn_vec_reserve(allocator_of(m), &m->stops, n);
   if (status != CAIRN_OK) {
@@ -74,7 +81,7 @@ cairn_status cairn_matcher_create(cairn_grammar *grammar, const int32_t *stop_id
   cairn_matcher *m;
   crn_xg_error error;
   CRN_TRY(create(grammar, stop_ids, n_stop_ids, &m));
-  cairn_status status = grammar->tools ? crn_tool_matcher_create(grammar, &m->tools)
+  cairn_status status = grammar->tools ? crn_tool_matcher_create(grammar, &m->cancel, &m->tools)
                                        : crn_xg_status(crn_xg_matcher_create(grammar->xg, &m->xg, &error), &error, "matching a grammar");
   if (status != CAIRN_OK) {
     cairn_matcher_destroy(m);
@@ -95,7 +102,7 @@ cairn_status cairn_matcher_fork(const cairn_matcher *from, cairn_matcher **out_m
   if (status == CAIRN_OK) {
     if (from->history.size) memcpy(m->history.items, from->history.items, from->history.size);
     m->history.size = from->history.size;
-    status = from->tools ? crn_tool_matcher_fork(from->tools, &m->tools)
+    status = from->tools ? crn_tool_matcher_fork(from->tools, &m->cancel, &m->tools)
                          : crn_xg_status(crn_xg_matcher_fork(from->xg, &m->xg, &error), &error, "forking a matcher");
   }
   if (status != CAIRN_OK) {
@@ -111,6 +118,7 @@ cairn_status cairn_matcher_reset(cairn_matcher *m) {
   CRN_REQUIRE_NAMED(m, "matcher");
   crn_xg_matcher *fresh;
   crn_xg_error error;
+  atomic_store(&m->is_cancelled, false);
   if (m->tools) {
     m->history.size = 0;
     return crn_tool_matcher_go_back(m->tools, 0);
@@ -133,6 +141,7 @@ cairn_status cairn_matcher_mask(cairn_matcher *m, uint32_t *words, size_t n_word
   if (n_words < n) return CRN_FAIL(INVALID_ARGUMENT, "a mask of %zu words, %zu are needed", n_words, n);
   memset(words + n, 0, (n_words - n) * sizeof *words);
   if (out_n_allowed) *out_n_allowed = 0;
+  if (atomic_load(&m->is_cancelled)) return CRN_FAIL(CANCELLED, "finding what may follow: cancelled");
   if (cairn_matcher_is_terminated(m)) {
     memset(words, 0, n * sizeof *words);
     return CAIRN_OK;
@@ -141,7 +150,7 @@ cairn_status cairn_matcher_mask(cairn_matcher *m, uint32_t *words, size_t n_word
     CRN_TRY(crn_tool_matcher_fill(m->tools, words));
   } else {
     crn_xg_error error;
-    CRN_TRY(crn_xg_status(crn_xg_matcher_fill(m->xg, words, &error), &error, "finding what may follow"));
+    CRN_TRY(crn_xg_status(crn_xg_matcher_fill(m->xg, words, &m->cancel, &error), &error, "finding what may follow"));
     const uint32_t *valid = v->valid + (size_t)state_of(m) * n;
     for (size_t i = 0; i < n; i++) words[i] &= valid[i];
   }

@@ -18,9 +18,9 @@ void crn_tool_grammar_destroy(struct crn_tool_grammar *tools, cairn_context *con
 
 /// Where a reply is. Stop ids are none of its business.
 typedef struct crn_tool_matcher crn_tool_matcher;
-/// `grammar` is borrowed.
-cairn_status crn_tool_matcher_create(cairn_grammar *grammar, crn_tool_matcher **out);
-cairn_status crn_tool_matcher_fork(const crn_tool_matcher *from, crn_tool_matcher **out);
+/// `grammar` and `cancel` are borrowed.
+cairn_status crn_tool_matcher_create(cairn_grammar *grammar, const crn_xg_cancel *cancel, crn_tool_matcher **out);
+cairn_status crn_tool_matcher_fork(const crn_tool_matcher *from, const crn_xg_cancel *cancel, crn_tool_matcher **out);
 void crn_tool_matcher_destroy(crn_tool_matcher *m);
 /// Which tokens may follow, as cairn_matcher_mask.
 cairn_status crn_tool_matcher_fill(crn_tool_matcher *m, uint32_t *words);

@@ -6,6 +6,7 @@
 
 struct crn_tool_matcher {
   cairn_grammar *grammar;  ///< borrowed
+  const crn_xg_cancel *cancel;
   cairn_dialogue *dialogue;
   crn_xg_matcher *xg;    ///< of the call that is being written, NULL = text is free
   crn_call_kind kind;    ///< of that call
@@ -70,10 +71,11 @@ static cairn_status begin(crn_tool_matcher *m) {
   return start_due_call(m);
 }
 
-cairn_status crn_tool_matcher_create(cairn_grammar *grammar, crn_tool_matcher **out) {
+cairn_status crn_tool_matcher_create(cairn_grammar *grammar, const crn_xg_cancel *cancel, crn_tool_matcher **out) {
   crn_tool_matcher *m;
   CRN_TRY(crn_alloc_zero(&grammar->context->allocator, sizeof *m, &m));
   m->grammar = grammar;
+  m->cancel = cancel;
   cairn_status status = begin(m);
   if (status != CAIRN_OK) {
     crn_tool_matcher_destroy(m);
@@ -101,8 +103,8 @@ static cairn_status take_all(crn_tool_matcher *m, const int32_t *tokens, size_t 
   return CAIRN_OK;
 }
 
-cairn_status crn_tool_matcher_fork(const crn_tool_matcher *from, crn_tool_matcher **out) {
-  CRN_TRY(crn_tool_matcher_create(from->grammar, out));
+cairn_status crn_tool_matcher_fork(const crn_tool_matcher *from, const crn_xg_cancel *cancel, crn_tool_matcher **out) {
+  CRN_TRY(crn_tool_matcher_create(from->grammar, cancel, out));
   cairn_status status = take_all(*out, from->tokens.items, from->tokens.size);
   if (status == CAIRN_OK) return CAIRN_OK;
   crn_tool_matcher_destroy(*out);
@@ -170,7 +172,7 @@ static cairn_status end_call_if_over(crn_tool_matcher *m) {
   bool goes_on = false;
   if (m->utf8 != CRN_UTF8_START || !crn_xg_matcher_is_complete(m->xg)) return CAIRN_OK;
   CRN_TRY(crn_alloc_array(allocator_of(m), (size_t)v->n_words, sizeof *words, &words));
-  cairn_status status = crn_xg_status(crn_xg_matcher_fill(m->xg, words, &error), &error, "finding what may follow");
+  cairn_status status = crn_xg_status(crn_xg_matcher_fill(m->xg, words, m->cancel, &error), &error, "finding what may follow");
   for (int64_t i = 0; i < v->n_words; i++) goes_on = goes_on || (words[i] & v->valid[i]);
   crn_free(allocator_of(m), words, (size_t)v->n_words * sizeof *words);
   CRN_TRY(status);
@@ -349,7 +351,7 @@ cairn_status crn_tool_matcher_fill(crn_tool_matcher *m, uint32_t *words) {
   const crn_vocabulary *v = m->grammar->vocabulary;
   crn_xg_error error;
   if (!m->xg) return fill_free(m, words);
-  CRN_TRY(crn_xg_status(crn_xg_matcher_fill(m->xg, words, &error), &error, "finding what may follow"));
+  CRN_TRY(crn_xg_status(crn_xg_matcher_fill(m->xg, words, m->cancel, &error), &error, "finding what may follow"));
   const uint32_t *valid = v->valid + (size_t)m->utf8 * (size_t)v->n_words;
   for (int64_t i = 0; i < v->n_words; i++) words[i] &= valid[i];
   return CAIRN_OK;

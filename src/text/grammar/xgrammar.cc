@@ -111,19 +111,25 @@ struct Inside : xg::EarleyParser {
   static auto Completable(xg::EarleyParser &p) { return (p.*(&Inside::rule_id_to_completable_states_)).Back(); }
 };
 
+struct Cancelled {};
+
 // Which tokens match from where a parser is. A place is what the parser knows behind some bytes: what it may read next, what may be
 // completed, and the place it came from. Bytes that no edge there tells apart are one class and lead to one place, and so do bytes that
 // lead to the same knowledge: a string of any letters is as many places as it is long.
 class Walk {
  public:
-  Walk(xg::EarleyParser *parser, const xg::Grammar &grammar) : parser_(parser), grammar_(grammar) { AddPlace(0, 0); }
+  Walk(xg::EarleyParser *parser, const xg::Grammar &grammar, const crn_xg_cancel *cancel)
+      : parser_(parser), grammar_(grammar), cancel_(cancel) {
+    AddPlace(0, 0);
+  }
+  // However a walk ends, the parser is where it was.
+  ~Walk() { parser_->PopLastStates(static_cast<int32_t>(standing_.size())); }
 
   void Fill(const Tokens &tokens, xg::DynamicBitset *accepted) {
     const int length = PlainLength();
     if (length >= 0) *accepted |= tokens.of_length[static_cast<size_t>(length)];
     if (length < 0) Go(tokens.plain, accepted);
     Go(tokens.other, accepted);
-    parser_->PopLastStates(static_cast<int32_t>(standing_.size()));
   }
 
  private:
@@ -172,12 +178,15 @@ class Walk {
     return known == kUnknown ? Find(place, byte) : known;
   }
 
+  // Where a text can be read in many ways this takes long: milliseconds for a byte.
   int32_t Find(int32_t place, uint8_t byte) {
+    if (cancel_ && cancel_->is_asked(cancel_->user)) throw Cancelled();
     Stand(place);
     int32_t to = kNowhere;
     if (parser_->Advance(byte)) {
+      standing_.push_back(kUnknown);  // counted before anything may fail
       to = Number(place, byte);
-      standing_.push_back(to);
+      standing_.back() = to;
     }
     Place &p = places_[static_cast<size_t>(place)];
     p.next[p.class_of[byte]] = to;
@@ -194,8 +203,8 @@ class Walk {
     parser_->PopLastStates(static_cast<int32_t>(standing_.size() - common));
     standing_.resize(common);
     for (; common < way_.size(); common++) {
-      parser_->Advance(places_[static_cast<size_t>(way_[common])].byte);
       standing_.push_back(way_[common]);
+      parser_->Advance(places_[static_cast<size_t>(way_[common])].byte);
     }
   }
 
@@ -250,6 +259,7 @@ class Walk {
 
   xg::EarleyParser *parser_;
   const xg::Grammar &grammar_;
+  const crn_xg_cancel *cancel_;
   std::vector<Place> places_;
   std::vector<int32_t> standing_, way_;  // the places the parser has gone through
   std::vector<int32_t> key_;
@@ -304,6 +314,8 @@ crn_xg_result Guard(crn_xg_error *error, F work) {
   try {
     work();
     return CRN_XG_OK;
+  } catch (const Cancelled &) {
+    return CRN_XG_CANCELLED;
   } catch (const std::bad_alloc &) {
     return CRN_XG_NO_MEMORY;
   } catch (const std::length_error &) {
@@ -393,7 +405,7 @@ crn_xg_result crn_xg_matcher_fork(const crn_xg_matcher *matcher, crn_xg_matcher 
 
 void crn_xg_matcher_destroy(crn_xg_matcher *matcher) { delete matcher; }
 
-crn_xg_result crn_xg_matcher_fill(crn_xg_matcher *matcher, uint32_t *words, crn_xg_error *error) {
+crn_xg_result crn_xg_matcher_fill(crn_xg_matcher *matcher, uint32_t *words, const crn_xg_cancel *cancel, crn_xg_error *error) {
   return Guard(error, [&] {
     int64_t n_words = xg::GetBitmaskSize(matcher->compiled->vocab.GetVocabSize());
     DLTensor mask{words, {kDLCPU, 0}, 1, xg::GetBitmaskDLType(), &n_words, nullptr, 0};
@@ -406,7 +418,7 @@ crn_xg_result crn_xg_matcher_fill(crn_xg_matcher *matcher, uint32_t *words, crn_
     guard.unlock();
     xg::DynamicBitset accepted(matcher->compiled->vocab.GetVocabSize(), words);
     accepted.Reset();
-    Walk(matcher->matcher.ImplPtr(), matcher->compiled->impl->grammar).Fill(*matcher->compiled->tokens, &accepted);
+    Walk(matcher->matcher.ImplPtr(), matcher->compiled->impl->grammar, cancel).Fill(*matcher->compiled->tokens, &accepted);
   });
 }
 

@@ -15,12 +15,18 @@ typedef struct crn_xg_vocab crn_xg_vocab;
 typedef struct crn_xg_grammar crn_xg_grammar;
 typedef struct crn_xg_matcher crn_xg_matcher;
 
-typedef enum crn_xg_result { CRN_XG_OK, CRN_XG_REFUSED, CRN_XG_NO_MEMORY } crn_xg_result;
+typedef enum crn_xg_result { CRN_XG_OK, CRN_XG_REFUSED, CRN_XG_NO_MEMORY, CRN_XG_CANCELLED } crn_xg_result;
 
 /// What went wrong last, cut to fit.
 typedef struct crn_xg_error {
   char text[256];
 } crn_xg_error;
+
+/// Asked while a mask is made: whether nobody wants it any more.
+typedef struct crn_xg_cancel {
+  bool (*is_asked)(const void *user);
+  const void *user;
+} crn_xg_cancel;
 
 /// Whether the library is part of this build. Without it nothing can be made (xgrammar_absent.c).
 bool crn_xg_is_there(void);
@@ -39,8 +45,8 @@ size_t crn_xg_grammar_bytes(crn_xg_grammar *grammar);
 crn_xg_result crn_xg_matcher_create(const crn_xg_grammar *grammar, crn_xg_matcher **out, crn_xg_error *error);
 crn_xg_result crn_xg_matcher_fork(const crn_xg_matcher *matcher, crn_xg_matcher **out, crn_xg_error *error);
 void crn_xg_matcher_destroy(crn_xg_matcher *matcher);
-/// Which tokens may follow: bit i % 32 of word i / 32 of (n + 31) / 32 words.
-crn_xg_result crn_xg_matcher_fill(crn_xg_matcher *matcher, uint32_t *words, crn_xg_error *error);
+/// Which tokens may follow: bit i % 32 of word i / 32 of (n + 31) / 32 words. `cancel` may be NULL.
+crn_xg_result crn_xg_matcher_fill(crn_xg_matcher *matcher, uint32_t *words, const crn_xg_cancel *cancel, crn_xg_error *error);
 crn_xg_result crn_xg_matcher_accept(crn_xg_matcher *matcher, int32_t token, bool *out_accepted, crn_xg_error *error);
 /// Takes bytes instead, all or none.
 crn_xg_result crn_xg_matcher_accept_bytes(crn_xg_matcher *matcher, const char *bytes, size_t n, bool *out_accepted, crn_xg_error *error);

@@ -34,8 +34,8 @@ crn_xg_result crn_xg_matcher_fork(const crn_xg_matcher *matcher, crn_xg_matcher 
   return absent(error);
 }
 
-crn_xg_result crn_xg_matcher_fill(crn_xg_matcher *matcher, uint32_t *words, crn_xg_error *error) {
-  (void)matcher, (void)words;
+crn_xg_result crn_xg_matcher_fill(crn_xg_matcher *matcher, uint32_t *words, const crn_xg_cancel *cancel, crn_xg_error *error) {
+  (void)matcher, (void)words, (void)cancel;
   return absent(error);
 }
 
