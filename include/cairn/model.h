@@ -128,6 +128,9 @@ typedef struct cairn_run_args {
   /// flight) instead of giving BUSY. The run takes its turn behind the work that was there before. Inside of a callback or a queued call it
   /// still gives BUSY: what it would wait for may be waiting for the caller.
   bool wait;
+  /// Rows of attention whose mask hides every position are padding that nobody looks at. Without it they are computed as the program says:
+  /// over all positions of a cache, however few of these the other rows see.
+  bool blind_rows_unused;
 } cairn_run_args;
 
 /// The outputs of a run that no view was given for. Owner: unique.

@@ -95,6 +95,11 @@ typedef struct cairn_ndarray cairn_ndarray;
 CAIRN_API cairn_status cairn_ndarray_create(cairn_context *context, cairn_dtype dtype, const int64_t *shape, int rank,
                                             cairn_ndarray **out_array);
 
+/// Creates a zeroed array whose dims lie in memory in the order given, the one that moves slowest first: strides are those of a contiguous
+/// array of the dims in that order. Errors: INVALID_ARGUMENT (`order` does not have each dim once), as cairn_ndarray_create.
+CAIRN_API cairn_status cairn_ndarray_create_ordered(cairn_context *context, cairn_dtype dtype, const int64_t *shape, int rank,
+                                                    const int *order, cairn_ndarray **out_array);
+
 /// A zeroed array in the preferred layout of a descriptor (with its interleave). `shape` resolves the dynamic dims and
 /// may be NULL for a static descriptor. Errors: as cairn_descriptor_resolve, OUT_OF_MEMORY.
 CAIRN_API cairn_status cairn_ndarray_create_from_descriptor(cairn_context *context, const cairn_descriptor *descriptor,

@@ -28,6 +28,7 @@ typedef struct crn_kernel_args {
   const void *fused;               ///< the parameters of a step that specialization made, else NULL
   bool is_rounded;                 ///< the precision allows arithmetic with less than f32
   bool rows_as_one;                ///< each row gets the bits it has alone, whatever kernel would be faster for all
+  bool blind_rows_unused;          ///< rows that a mask hides everything from may come out as anything
   int n_operands;
   const crn_tensor *operands;  ///< any strides; `packed` only where the kernel asks for it (see crn_kernel_takes_packed)
   int n_results;

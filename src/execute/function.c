@@ -155,6 +155,7 @@ static cairn_status bind(cairn_function *f, crn_workspace *w, const cairn_run_ar
   const cairn_function_info *info = f->info;
   w->last_rows = r->last_rows;
   w->rows_as_one = r->rows_as_one;
+  w->blind_rows_unused = r->blind_rows_unused;
   for (int i = 0; i < info->n_inputs; i++) {
     CRN_TRY(bind_input(w, f->plan->input_slots[i], find_given(r->inputs, r->n_inputs, info->inputs[i].name)));
   }

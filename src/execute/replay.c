@@ -320,9 +320,13 @@ static void compare_arguments(crn_workspace *w) {
   }
   r->has_other_rows = r->last_rows != w->last_rows;
   r->last_rows = w->last_rows;
-  for (uint32_t i = 0; i < p->n_steps && r->is_complete && r->rows_as_one != w->rows_as_one; i++)
+  const bool is_alike = r->rows_as_one == w->rows_as_one && r->blind_rows_unused == w->blind_rows_unused;
+  for (uint32_t i = 0; i < p->n_steps && r->is_complete && !is_alike; i++) {
     r->steps[i].args.rows_as_one = w->rows_as_one;
+    r->steps[i].args.blind_rows_unused = w->blind_rows_unused;
+  }
   r->rows_as_one = w->rows_as_one;
+  r->blind_rows_unused = w->blind_rows_unused;
 }
 
 cairn_status crn_replay_begin(crn_workspace *w) {

@@ -57,7 +57,7 @@ typedef struct crn_replay {
   bool is_void;      ///< this run does something that is not replayed
   bool has_other_rows;
   int64_t last_rows;
-  bool rows_as_one;  ///< as the recorded calls have it
+  bool rows_as_one, blind_rows_unused;  ///< as the recorded calls have it
   crn_step_memo *steps;
   crn_tensor *tensors;  ///< of all steps
   size_t n_tensors;

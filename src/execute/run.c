@@ -116,6 +116,7 @@ cairn_status crn_run_find_call(crn_workspace *w, const crn_step *s, crn_kernel_a
                             .fused = s->fused,
                             .is_rounded = w->plan->precision != CAIRN_PRECISION_EXACT,
                             .rows_as_one = w->rows_as_one,
+                            .blind_rows_unused = w->blind_rows_unused,
                             .n_operands = (int)s->n_in,
                             .operands = operands,
                             .n_results = (int)s->n_out,

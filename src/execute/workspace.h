@@ -45,6 +45,7 @@ typedef struct crn_workspace {
   bool has_run;
   int64_t last_rows;  ///< of outputs that the caller wants, 0 = all
   bool rows_as_one;   ///< rows get the bits they have alone
+  bool blind_rows_unused;
   int64_t n_allocations, bytes_written, bytes_copied, bytes_gathered;
 } crn_workspace;
 

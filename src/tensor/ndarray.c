@@ -101,6 +101,27 @@ cairn_status crn_ndarray_create_uninitialized(cairn_context *context, cairn_dtyp
   return create_with_layout(context, dtype, shape, NULL, rank, false, out_array);
 }
 
+cairn_status cairn_ndarray_create_ordered(cairn_context *context, cairn_dtype dtype, const int64_t *shape, int rank, const int *order,
+                                          cairn_ndarray **out_array) {
+  int64_t dims[CAIRN_MAX_RANK] = {0};
+  unsigned seen = 0;
+  *out_array = NULL;
+  CRN_TRY(check_type_and_rank(dtype, shape, rank));
+  for (int i = 0; i < rank; i++) {
+    if (order[i] < 0 || order[i] >= rank || seen >> order[i] & 1)
+      return CRN_FAIL(INVALID_ARGUMENT, "entry %d of the order is %d: each dim from 0 to %d is expected once", i, order[i], rank - 1);
+    seen |= 1u << order[i];
+    dims[i] = shape[order[i]];
+  }
+  CRN_TRY(cairn_ndarray_create(context, dtype, dims, rank, out_array));
+  crn_tensor *view = &(*out_array)->view, ordered = *view;
+  for (int i = 0; i < rank; i++) {
+    view->dims[order[i]] = ordered.dims[i];
+    view->strides[order[i]] = ordered.strides[i];
+  }
+  return CAIRN_OK;
+}
+
 cairn_status cairn_ndarray_create_from_descriptor(cairn_context *context, const cairn_descriptor *d, const int64_t *shape, int rank,
                                                   cairn_ndarray **out_array) {
   CRN_REQUIRE(out_array);

@@ -180,6 +180,27 @@ static void test_arrays(void **state) {
 
 static void count_release(void *user) { ++*(int *)user; }
 
+static void test_order(void **state) {
+  (void)state;
+  cairn_ndarray *a;
+  const int64_t shape[] = {2, 3, 5};
+  assert_int_equal(cairn_ndarray_create_ordered(g_context, CAIRN_SI32, shape, 3, (const int[]){0, 2, 1}, &a), CAIRN_OK);
+  assert_memory_equal(cairn_ndarray_shape(a), shape, sizeof shape);
+  assert_memory_equal(cairn_ndarray_strides(a), ((const int64_t[]){15, 1, 3}), sizeof shape);
+  int32_t values[30], back[30];
+  for (int i = 0; i < 30; i++) values[i] = i;
+  assert_int_equal(cairn_ndarray_write(a, values, sizeof values), CAIRN_OK);
+  assert_int_equal(((const int32_t *)cairn_ndarray_data(a))[1], 5);  // [0, 1, 0]
+  assert_int_equal(cairn_ndarray_read(a, back, sizeof back), CAIRN_OK);
+  assert_memory_equal(back, values, sizeof values);
+  cairn_ndarray_release(a);
+  static const int kWrong[][3] = {{0, 1, 1}, {0, 1, 3}, {-1, 1, 2}};
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(cairn_ndarray_create_ordered(g_context, CAIRN_SI32, shape, 3, kWrong[i], &a), CAIRN_INVALID_ARGUMENT);
+    assert_null(a);
+  }
+}
+
 static void test_wrapping(void **state) {
   (void)state;
   float block[16];
@@ -269,9 +290,10 @@ static void test_descriptors(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_dtypes),   cmocka_unit_test(test_half_round_trips), cmocka_unit_test(test_conversions),
-      cmocka_unit_test(test_unpack),   cmocka_unit_test(test_strided_copy),     cmocka_unit_test(test_arrays),
-      cmocka_unit_test(test_wrapping), cmocka_unit_test(test_interleave),       cmocka_unit_test(test_descriptors),
+      cmocka_unit_test(test_dtypes),      cmocka_unit_test(test_half_round_trips), cmocka_unit_test(test_conversions),
+      cmocka_unit_test(test_unpack),      cmocka_unit_test(test_strided_copy),     cmocka_unit_test(test_arrays),
+      cmocka_unit_test(test_order),       cmocka_unit_test(test_wrapping),         cmocka_unit_test(test_interleave),
+      cmocka_unit_test(test_descriptors),
   };
   return cmocka_run_group_tests(tests, open_context, close_context);
 }

@@ -80,7 +80,20 @@ static int64_t rows_of(const crn_llm_states *s, const crn_llm_state *state, int6
   return state->kind == CAIRN_STATE_KV_CACHE ? capacity : s->limit;
 }
 
+// Where positions are the last dim, as in caches for fixed shapes ([layers, 1, channels, 1, rows]), the channels of one position would lie
+// a whole cache apart, and a step would touch a page of memory for each. In memory positions go in front of the channels instead: what is
+// read and written for a position is one run, whatever else the cache has room for.
+static bool put_channels_last(const crn_llm_state *state, const int64_t *shape, int *order) {
+  const int rank = state->descriptor->rank;
+  int channels = rank - 2;
+  if (state->kind != CAIRN_STATE_KV_CACHE || state->axis != rank - 1 || rank < 2) return false;
+  while (channels > 0 && shape[channels] == 1) channels--;
+  for (int i = 0; i < rank; i++) order[i] = i < channels ? i : i == channels ? rank - 1 : i - 1;
+  return true;
+}
+
 static cairn_status create_array(const crn_llm_states *s, const crn_llm_state *state, int64_t capacity, cairn_ndarray **out) {
+  int order[CAIRN_MAX_RANK];
   const cairn_descriptor *d = state->descriptor;
   int64_t shape[CAIRN_MAX_RANK];
   memcpy(shape, d->shape, sizeof shape);
@@ -91,9 +104,15 @@ static cairn_status create_array(const crn_llm_states *s, const crn_llm_state *s
   }
   bool is_interleaved = false;
   for (int i = 0; i < d->rank; i++) is_interleaved |= d->interleave[i] > 1;
-  // Kernels compute in plain order: an interleaved cache would be copied there and back by every run.
-  cairn_status status = is_interleaved ? cairn_ndarray_create(s->context, d->dtype, shape, d->rank, out)
-                                       : cairn_ndarray_create_from_descriptor(s->context, d, shape, d->rank, out);
+  cairn_status status;
+  if (put_channels_last(state, shape, order)) {
+    status = cairn_ndarray_create_ordered(s->context, d->dtype, shape, d->rank, order, out);
+  } else if (is_interleaved) {
+    // Kernels know no blocks: an interleaved cache would be copied there and back by every run.
+    status = cairn_ndarray_create(s->context, d->dtype, shape, d->rank, out);
+  } else {
+    status = cairn_ndarray_create_from_descriptor(s->context, d, shape, d->rank, out);
+  }
   if (status != CAIRN_OK) crn_note(status, "state '%s' with %lld rows", d->name, (long long)shape[state->axis]);
   return status;
 }

@@ -37,30 +37,41 @@ static int32_t token_at(const cairn_llm *llm, const int32_t *tokens, int64_t n, 
   return position < held + n ? tokens[position - held] : 0;
 }
 
-static void fill_mask(cairn_ndarray *mask, int64_t start, int64_t n_real) {
-  const int64_t *shape = cairn_ndarray_shape(mask), rows = shape[1], query = shape[3];
-  unsigned char masked[4], *at = cairn_ndarray_mutable_data(mask);
-  const size_t bytes = masked_bits(cairn_ndarray_dtype(mask), masked);
-  for (int64_t key = 0; key < rows; key++) {
-    for (int64_t i = 0; i < query; i++, at += bytes) {
-      // Padding sees nothing; a token sees all up to itself.
+// A token sees all up to itself, padding sees nothing. Of the mask of the last step only those keys are written again that may differ.
+static void fill_mask(crn_static_graph *g, int64_t start, int64_t n_real) {
+  const int64_t *shape = cairn_ndarray_shape(g->mask), rows = shape[1], query = shape[3];
+  const bool is_filled = g->n_real > 0;
+  const int64_t lower = g->start < start ? g->start : start, upper = (g->start < start ? start : g->start) + query;
+  const int64_t first = is_filled && g->n_real == n_real ? lower : 0, end = !is_filled || upper > rows ? rows : upper;
+  unsigned char masked[4], *at = cairn_ndarray_mutable_data(g->mask);
+  const size_t bytes = masked_bits(cairn_ndarray_dtype(g->mask), masked);
+  at += (size_t)(first * query) * bytes;
+  for (int64_t key = first; key < end; key++, at += (size_t)query * bytes) {
+    // Keys in front of the block are seen by every token of it.
+    if (key > first && key <= start) {
+      memcpy(at, at - (size_t)query * bytes, (size_t)query * bytes);
+      continue;
+    }
+    for (int64_t i = 0; i < query; i++) {
       if (i < n_real && key <= start + i) {
-        memset(at, 0, bytes);
+        memset(at + (size_t)i * bytes, 0, bytes);
       } else {
-        memcpy(at, masked, bytes);
+        memcpy(at + (size_t)i * bytes, masked, bytes);
       }
     }
   }
+  g->start = start;
+  g->n_real = n_real;
 }
 
-static void fill_inputs(cairn_llm *llm, const crn_static_graph *g, const int32_t *tokens, int64_t n) {
+static void fill_inputs(cairn_llm *llm, crn_static_graph *g, const int32_t *tokens, int64_t n) {
   const int64_t start = crn_ladder_block(g->rung, llm->history.n), query = g->rung->query;
   for (int64_t i = 0; i < query; i++) {
     store_integer(g->ids, i, token_at(llm, tokens, n, start + i));
     store_integer(g->positions, i, start + i);
   }
   if (g->step) store_integer(g->step, 0, start);
-  if (g->mask) fill_mask(g->mask, start, llm->history.n + n - start);
+  if (g->mask) fill_mask(g, start, llm->history.n + n - start);
 }
 
 static cairn_status gather(const cairn_llm *llm, const crn_static_graph *g) {
@@ -112,8 +123,13 @@ static cairn_status call(const cairn_llm *llm, const crn_static_graph *g) {
   const cairn_named_array states[] = {{"key_cache", g->cache[0]}, {"value_cache", g->cache[1]}};
   const cairn_named_array logits[] = {{llm->model->contract.logits->name, g->logits}};
   const int n_outputs = g->logits ? 1 : 0;
-  const cairn_run_args args = {
-      .inputs = inputs, .n_inputs = n, .states = states, .n_states = is_plain ? 0 : 2, .outputs = logits, .n_outputs = n_outputs};
+  const cairn_run_args args = {.inputs = inputs,
+                               .n_inputs = n,
+                               .states = states,
+                               .n_states = is_plain ? 0 : 2,
+                               .outputs = logits,
+                               .n_outputs = n_outputs,
+                               .blind_rows_unused = true};
   cairn_outputs *rest = NULL;
   cairn_status status = cairn_function_run(g->function, &args, cairn_function_describe(g->function)->n_outputs > n_outputs ? &rest : NULL);
   if (status == CAIRN_OK) status = take_caches(g, rest);

@@ -14,6 +14,7 @@ typedef struct crn_static_graph {
   cairn_ndarray *cache[2];                          ///< views of the rows it sees
   const char *cache_inputs[2], *cache_outputs[2];   ///< where the cache comes and goes as plain arrays; else NULL
   bool is_ready;
+  int64_t start, n_real;  ///< what the mask was filled for: where the block begins, and its tokens; 0 tokens = it was not filled
 } crn_static_graph;
 
 /// What the sequences of a model share.

@@ -9,61 +9,6 @@
 #include "program/infer/dims.h"
 #include "tensor/pages.h"
 
-// --- the extent of a mask ---------------------------------------------------------------------------------------------------
-
-cairn_status crn_infer_fused_extent(const crn_infer_args *args) {
-  int64_t n = CRN_EXTENT_VALUES;
-  return crn_infer_finish(args, 0, CAIRN_SI64, 1, &n);
-}
-
-// An added value excludes as the attention kernels say: -9000 or less.
-static bool excludes(const crn_tensor *mask, int64_t offset) {
-  const void *element = crn_tensor_at(mask, offset);
-  switch (mask->dtype) {
-    case CAIRN_BOOL:
-      return *(const uint8_t *)element == 0;
-    case CAIRN_F16: {
-      // Negative, and 9000 or more in size: the pattern of 9000 is 0x7065. NaN excludes nothing.
-      uint16_t bits;
-      memcpy(&bits, element, sizeof bits);
-      return bits >= 0xF065 && bits <= 0xFC00;
-    }
-    default:
-      return crn_load_f64(mask->dtype, element) <= -9000.0;
-  }
-}
-
-static void extend(const crn_tensor *mask, int64_t row, int64_t step, int64_t n, int64_t *extent) {
-  int64_t first = 0, end = n;
-  while (first < n && excludes(mask, row + first * step)) first++;
-  if (first == n) {
-    extent[2] = 0;
-    return;
-  }
-  while (excludes(mask, row + (end - 1) * step)) end--;
-  if (first < extent[0]) extent[0] = first;
-  if (end > extent[1]) extent[1] = end;
-}
-
-cairn_status crn_fused_extent_run(const crn_kernel_args *args) {
-  const crn_fused_extent *f = args->fused;
-  const crn_tensor *mask = &args->operands[0];
-  int64_t *extent = args->results[0].data, dims[CAIRN_MAX_RANK];
-  int axis = mask->rank - 1 - f->position_axis;
-  int64_t n = mask->dims[axis], step = mask->strides[axis];
-  extent[0] = n;
-  extent[1] = 0;
-  extent[2] = 1;
-  // Rows that are one and the same in memory are looked at once.
-  for (int d = 0; d < mask->rank; d++) dims[d] = d == axis || (mask->strides[d] == 0 && mask->dims[d] > 0) ? 1 : mask->dims[d];
-  crn_nd_iter it;
-  crn_nd_initialize(&it, mask->rank, dims);
-  crn_nd_operand(&it, mask->strides);
-  for (crn_nd_begin(&it); !it.done; crn_nd_next(&it)) extend(mask, it.offset[0], step, n, extent);
-  if (extent[1] <= extent[0]) extent[0] = extent[1] = extent[2] = 0;
-  return CAIRN_OK;
-}
-
 // --- attention --------------------------------------------------------------------------------------------------------------
 
 cairn_status crn_infer_fused_attention(const crn_infer_args *args) {

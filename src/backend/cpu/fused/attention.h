@@ -5,7 +5,8 @@
 #include "backend/backend.h"
 #include "program/infer/infer.h"
 
-/// What a mask leaves to see: int64 [3] = first visible position, end of the visible ones, and 1 when every row sees one.
+/// What a mask leaves to see: int64 [3] = first visible position, end of the visible ones, and 1 when these are
+/// all that rows need: every row sees one, or those that see none are not used.
 /// Operand 0: the mask, its positions along `position_axis` (counted from the last dimension).
 typedef struct crn_fused_extent {
   int position_axis;

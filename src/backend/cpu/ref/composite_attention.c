@@ -19,6 +19,7 @@ typedef struct attention {
   bool causal;
   int64_t window;  ///< 0 = none
   int64_t mask_strides[CAIRN_MAX_RANK];
+  bool has_extent;            ///< the caller knows which positions the mask leaves
   cairn_ndarray_window kept;  ///< of caches in pages
   int64_t end;                ///< behind the last row of queries there
   // Of the batch that is being computed:
@@ -96,7 +97,7 @@ static cairn_status rows_ready(const crn_kernel_args *args, const crn_attention_
   CRN_TRY(args->scratch->take(args->scratch, bytes, &copy));
   crn_tensor ready = crn_tensor_make(t->dtype, t->dims, 4, copy);
   crn_tensor from = *t, to = ready;
-  if (extent && extent->low >= 0 && extent->low < extent->high && extent->high <= t->dims[2]) {
+  if (extent) {
     from.dims[2] = to.dims[2] = extent->high - extent->low;
     from.data = crn_tensor_at(t, extent->low * t->strides[2]);
     to.data = crn_tensor_at(&ready, extent->low * ready.strides[2]);
@@ -200,7 +201,7 @@ static void run_one(attention *a, const void *const *k_page, const void *const *
   a->call.v.pages = v_page;
   if (a->mask) {
     a->call.mask = crn_tensor_at(a->mask, a->at * a->mask_strides[0]);
-    crn_attention_find_mask_extent(&a->call);
+    if (!a->has_extent) crn_attention_find_mask_extent(&a->call);
   }
   crn_pool_run(pool, rows, 32768 / (a->key_size + 1) + 1, read_queries, a);
   // Work worth having somebody else do: some ten thousand products, whose keys and values take a microsecond or two to read.
@@ -310,6 +311,8 @@ cairn_status crn_ref_scaled_dot_product_attention(const crn_kernel_args *args) {
   const float *sinks = NULL;
   CRN_TRY(crn_attr_get_float(args->attrs, "scale", 1.0 / sqrt((double)a.key_size), &scale));
   const crn_attention_extent *extent = a.mask ? args->fused : NULL;
+  // Behind the last position that is seen there might as well be nothing: so much for caches with room to spare.
+  if (extent) a.has_extent = true, a.positions = a.k.dims[2] = a.v.dims[2] = extent->high;
   if (a.k.pages) a.kept = a.k.pages->window, a.end = a.k.pages->end;
   CRN_TRY(pages_ready(args, &a.k));
   CRN_TRY(pages_ready(args, &a.v));

@@ -47,8 +47,28 @@ const double *crn_elements_f64(const crn_tensor *t, int64_t offset, int64_t stri
   return buffer;
 }
 
+// Runs of integers of the types that masks and sizes are made of, a loop for each: type by type costs many times as much.
+#define WIDEN(type, expr)                                            \
+  {                                                                  \
+    const type *p = (const type *)t->data + offset;                  \
+    for (int64_t i = 0; i < n; i++, p += stride) buffer[i] = (expr); \
+    return buffer;                                                   \
+  }
+
 const int64_t *crn_elements_i64(const crn_tensor *t, int64_t offset, int64_t stride, int64_t n, int64_t *buffer) {
   if (stride == 1 && (t->dtype == CAIRN_SI64 || t->dtype == CAIRN_UI64)) return (const int64_t *)t->data + offset;
+  switch (t->dtype) {
+    case CAIRN_SI32:
+      WIDEN(int32_t, *p)
+    case CAIRN_UI32:
+      WIDEN(uint32_t, *p)
+    case CAIRN_UI16:
+      WIDEN(uint16_t, *p)
+    case CAIRN_BOOL:
+      WIDEN(uint8_t, *p != 0)
+    default:
+      break;
+  }
   for (int64_t i = 0; i < n; i++) buffer[i] = crn_load_i64(t->dtype, crn_tensor_at(t, offset + i * stride));
   return buffer;
 }
@@ -82,6 +102,10 @@ void crn_elements_put_f64(const crn_tensor *t, int64_t offset, int64_t n, const 
 void crn_elements_put_i64(const crn_tensor *t, int64_t offset, int64_t n, const int64_t *values) {
   if (t->dtype == CAIRN_BOOL) {
     for (int64_t i = 0; i < n; i++) ((uint8_t *)t->data)[offset + i] = values[i] != 0;
+    return;
+  }
+  if (t->dtype == CAIRN_SI32 || t->dtype == CAIRN_UI32) {
+    for (int64_t i = 0; i < n; i++) ((uint32_t *)t->data)[offset + i] = (uint32_t)values[i];
     return;
   }
   for (int64_t i = 0; i < n; i++) crn_store_i64(t->dtype, crn_tensor_at(t, offset + i), values[i]);

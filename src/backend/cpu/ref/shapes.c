@@ -47,6 +47,11 @@ typedef struct range_job {
 static void range_integers(void *user, int64_t begin, int64_t end, int worker) {
   (void)worker;
   const range_job *job = user;
+  if (job->out->dtype == CAIRN_SI32 && job->out->strides[0] == 1) {
+    uint32_t *out = job->out->data, value = (uint32_t)(job->integer_start + (uint64_t)begin * job->integer_step);
+    for (int64_t i = begin; i < end; i++, value += (uint32_t)job->integer_step) out[i] = value;
+    return;
+  }
   for (int64_t i = begin; i < end; i++) {
     crn_store_i64(job->out->dtype, crn_tensor_at(job->out, i), (int64_t)(job->integer_start + (uint64_t)i * job->integer_step));
   }
