@@ -5,7 +5,9 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "cairn/trace.h"
+#include "engines/llm/internal.h"
 #include "lm.h"
+#include "mlx_model.h"
 
 enum { TOKENS = 300, WARM = 100, DOUBLINGS = 4 };
 
@@ -24,14 +26,10 @@ static bool look(void *user) {
   return false;
 }
 
-static void generate_steadily(const char *model, const char *engine) {
-  lm_need(LM_MODELS);
-  lm_counting c;
-  cairn_context *context = lm_counted_context(&c, 2);
+static void generate_from(cairn_llm *llm, lm_counting *c, const char *model, const char *engine) {
   cairn_generation *g;
-  watch w = {.counting = &c};
+  watch w = {.counting = c};
   const int32_t prompt[] = {3, 4, 5, 6, 7};
-  cairn_llm *llm = lm_open(context, model, &(cairn_llm_options){.kv_capacity = 512, .engine = engine});
   for (int round = 0; round < 2; round++) {
     w.n_asked = w.n_noisy = 0;
     const cairn_generate_options o = {
@@ -43,6 +41,14 @@ static void generate_steadily(const char *model, const char *engine) {
     // Work on two threads needs a block more now and then, until as many are there as were ever used at once.
     assert_true(w.n_noisy <= (strcmp(engine, "pipelined") ? DOUBLINGS : 3 * DOUBLINGS));
   }
+}
+
+static void generate_steadily(const char *model, const char *engine) {
+  lm_need(LM_MODELS);
+  lm_counting c;
+  cairn_context *context = lm_counted_context(&c, 2);
+  cairn_llm *llm = lm_open(context, model, &(cairn_llm_options){.kv_capacity = 512, .engine = engine});
+  generate_from(llm, &c, model, engine);
   cairn_llm_close(llm);
   cairn_context_release(context);
 }
@@ -64,6 +70,59 @@ static void test_pipelined(void **state) {
 static void test_static_shapes(void **state) {
   (void)state;
   generate_steadily("tiny-qwen3-ios", "static-shape");
+}
+
+// A mask over all rows of a cache, caches of all layers in one array, whatever their storage.
+static void test_mlx(void **state) {
+  (void)state;
+  static const struct {
+    int64_t capacity;
+    const char *kv, *engine;
+  } kCases[] = {{512, NULL, "sequential"},
+                {-1, "fixed", "sequential"},
+                {-1, "growing", "sequential"},
+                {-1, "paged", "sequential"},
+                {512, NULL, "pipelined"}};
+  for (size_t i = 0; i < sizeof kCases / sizeof *kCases; i++) {
+#ifdef __SANITIZE_ADDRESS__
+    if (!strcmp(kCases[i].engine, "pipelined")) continue;
+#endif
+    lm_counting c;
+    cairn_context *context = lm_counted_context(&c, 2);
+    cairn_llm *llm;
+    mlx_shape shape = {.layers = 2,
+                       .width = 32,
+                       .inner = 48,
+                       .heads = 4,
+                       .groups = 2,
+                       .head_dim = 16,
+                       .vocab = 61,
+                       .capacity = kCases[i].capacity,
+                       .context = 512,
+                       .dtype = CAIRN_F32};
+    LM_OK(crn_llm_open_with(context, &(cairn_llm_options){.kv = kCases[i].kv, .kv_capacity = 512, .engine = kCases[i].engine}, mlx_open,
+                            &shape, &llm));
+    generate_from(llm, &c, kCases[i].kv ? kCases[i].kv : "mlx", kCases[i].engine);
+    cairn_llm_close(llm);
+    cairn_context_release(context);
+  }
+}
+
+// Forms of the contract that lie in the repository: one token a run, functions for prompts, four states, a running summary, caches that the
+// caller keeps.
+static void test_forms(void **state) {
+  (void)state;
+  static const char *const kForms[] = {"lm_dynamic", "lm_static_one", "lm_two_functions", "lm_four_states", "lm_hybrid"};
+  for (size_t i = 0; i < sizeof kForms / sizeof *kForms; i++) {
+    char path[512];
+    lm_counting c;
+    cairn_context *context = lm_counted_context(&c, 2);
+    snprintf(path, sizeof path, CAIRN_TEST_DATA "/llm-forms/%s/model.aimodel", kForms[i]);
+    cairn_llm *llm = lm_open_path(context, path, &(cairn_llm_options){.kv_capacity = 512, .max_context = 512});
+    generate_from(llm, &c, kForms[i], "sequential");
+    cairn_llm_close(llm);
+    cairn_context_release(context);
+  }
 }
 
 // --- a long context -------------------------------------------------------------------------------------------------
@@ -135,7 +194,11 @@ static void test_no_specialization_on_the_way(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_growing_positions), cmocka_unit_test(test_pipelined),
-                                     cmocka_unit_test(test_static_shapes), cmocka_unit_test(test_no_specialization_on_the_way)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_growing_positions),
+                                     cmocka_unit_test(test_pipelined),
+                                     cmocka_unit_test(test_static_shapes),
+                                     cmocka_unit_test(test_mlx),
+                                     cmocka_unit_test(test_forms),
+                                     cmocka_unit_test(test_no_specialization_on_the_way)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
