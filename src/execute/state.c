@@ -4,6 +4,7 @@
 // whether anybody else would see the change: if not, it happens in place; if so, the other viewers get a copy first.
 #include <string.h>
 
+#include "backend/cpu/fused/state.h"
 #include "base/log.h"
 #include "execute/replay.h"
 #include "execute/run.h"
@@ -102,23 +103,9 @@ static bool is_released(const crn_step *s, uint32_t slot) {
   return false;
 }
 
-static cairn_status update_window(const crn_kernel_args *args, const crn_tensor *target, int64_t *out_bytes) {
-  crn_tensor base = *target, window;
-  CRN_TRY(crn_ref_slice_window(args, &base, &window));
-  if (window.pages) {
-    int64_t first, end;
-    crn_paged_rows(&window, &first, &end);
-    CRN_TRY(crn_pages_own(window.pages, first, end));
-    crn_pages_advance(window.pages, first, end);
-  }
-  crn_tensor_copy(&args->operands[4], &window);
-  *out_bytes = (int64_t)tensor_bytes(&window);
-  return CAIRN_OK;
-}
-
 cairn_status crn_run_apply_update(const crn_workspace *w, const crn_step *s, crn_kernel_args *args, const crn_tensor *target,
                                   int64_t *out_bytes) {
-  cairn_status status = s->update ? s->update(args, target, out_bytes) : update_window(args, target, out_bytes);
+  cairn_status status = s->update ? s->update(args, target, out_bytes) : crn_slice_update_in_place(args, target, out_bytes);
   bool is_state = w->slots[s->in[0]].buffer->is_state;
   return status != CAIRN_OK && is_state ? crn_note(status, "updating state '%s'", w->plan->states[s->state].name) : status;
 }

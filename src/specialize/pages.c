@@ -1,11 +1,13 @@
 #include "specialize/pages.h"
 
 #include "backend/cpu/fused/attention.h"
+#include "backend/cpu/fused/looks.h"
 #include "backend/cpu/fused/state.h"
 #include "backend/cpu/ref/ref.h"
 
 bool crn_step_attends(const crn_step *s) {
-  return s->kernel == crn_fused_attention_run || s->kernel == crn_fused_heads_run || s->kernel == crn_ref_scaled_dot_product_attention;
+  return s->kernel == crn_fused_attention_run || s->kernel == crn_fused_heads_run || s->kernel == crn_fused_looks_run ||
+         s->kernel == crn_ref_scaled_dot_product_attention;
 }
 
 bool crn_step_takes_pages(const crn_step *s, uint32_t i) {
@@ -15,7 +17,8 @@ bool crn_step_takes_pages(const crn_step *s, uint32_t i) {
 }
 
 static bool updates_pages(const crn_step *s, int32_t state) {
-  return s->state == state && (!s->update || s->update == crn_fused_choose_update || s->update == crn_fused_blend_update);
+  return s->state == state &&
+         (!s->update || s->update == crn_fused_place_update || s->update == crn_fused_choose_update || s->update == crn_fused_blend_update);
 }
 
 // Marks results that are looks at the state. False when the step needs a copy of it.

@@ -73,6 +73,8 @@ crn_linear_mode crn_linear_mode_of(cairn_precision precision);
 bool crn_weight_is_precise_enough(const crn_specialization *options, const crn_weight_source *source);
 /// Views of views become one step. Called last: other passes look for the single ones.
 cairn_status crn_pass_view_chains(crn_plan *plan);
+/// Attention takes the views of caches that are its keys and values into its step. Behind view_chains.
+cairn_status crn_pass_looks(crn_plan *plan);
 /// Marks the products whose rows become rows of an output, so that a run can leave rows out.
 cairn_status crn_pass_last_rows(crn_plan *plan);
 

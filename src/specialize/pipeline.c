@@ -51,6 +51,7 @@ cairn_status crn_specialize_plan(crn_plan *p, const crn_specialization *options)
   CRN_TRY(crn_pass_prologues(p));
   CRN_TRY(crn_pass_epilogues(p));
   CRN_TRY(crn_pass_view_chains(p));
+  CRN_TRY(crn_pass_looks(p));
   crn_plan_find_updates(p);
   CRN_TRY(crn_pass_last_rows(p));
   crn_pass_weights_ahead(p);

@@ -365,3 +365,19 @@ cairn_status crn_scatter_nd_update(const crn_kernel_args *args, const crn_tensor
   }
   return scatter(args, crn_ref_scatter_nd, target, out_bytes);
 }
+
+// --- windows ----------------------------------------------------------------------------------------------------------------
+
+cairn_status crn_slice_update_in_place(const crn_kernel_args *args, const crn_tensor *target, int64_t *out_bytes) {
+  crn_tensor base = *target, window;
+  CRN_TRY(crn_ref_slice_window(args, &base, &window));
+  if (window.pages) {
+    int64_t first, end;
+    crn_paged_rows(&window, &first, &end);
+    CRN_TRY(crn_pages_own(window.pages, first, end));
+    crn_pages_advance(window.pages, first, end);
+  }
+  crn_tensor_copy(&args->operands[4], &window);
+  *out_bytes = crn_tensor_count(&window) * (int64_t)cairn_dtype_bytes(window.dtype);
+  return CAIRN_OK;
+}

@@ -35,6 +35,9 @@ cairn_status crn_fused_shift_update(const crn_kernel_args *args, const crn_tenso
 cairn_status crn_fused_roll_run(const crn_kernel_args *args);
 cairn_status crn_fused_roll_update(const crn_kernel_args *args, const crn_tensor *target, int64_t *out_bytes);
 
+/// slice_update, in pages too.
+cairn_status crn_slice_update_in_place(const crn_kernel_args *args, const crn_tensor *target, int64_t *out_bytes);
+
 /// scatter_along_axis and scatter_nd, whose kernels can work in place.
 cairn_status crn_scatter_along_axis_update(const crn_kernel_args *args, const crn_tensor *target, int64_t *out_bytes);
 cairn_status crn_scatter_nd_update(const crn_kernel_args *args, const crn_tensor *target, int64_t *out_bytes);

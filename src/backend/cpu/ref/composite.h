@@ -16,6 +16,18 @@ cairn_status crn_composite_names(const crn_kernel_args *args, int first, const c
 /// UNSUPPORTED when it names others.
 cairn_status crn_composite_trailing_axes(const crn_kernel_args *args, int rank, int *out_n);
 
+/// What is said of attention besides its tensors, read once.
+typedef struct crn_attention_terms {
+  int8_t mask, sinks;  ///< operands, 0 = none
+  bool causal, has_scale;
+  int64_t window;  ///< 0 = none
+  double scale;
+} crn_attention_terms;
+/// Reads the attributes and names of a call of scaled_dot_product_attention; its tensors are not looked at. Errors: UNSUPPORTED, CORRUPT.
+cairn_status crn_attention_read_terms(const crn_kernel_args *args, crn_attention_terms *out_terms);
+/// The call itself. Attributes and names are not looked at.
+cairn_status crn_attention_run(const crn_kernel_args *args, const crn_attention_terms *terms);
+
 /// The sum of the values in f64 lanes by position, as the reductions add.
 double crn_sum_f32(const float *values, int64_t n);
 

@@ -64,12 +64,7 @@ static cairn_status check_shapes(const crn_kernel_args *args, attention *a) {
   return CAIRN_OK;
 }
 
-static cairn_status check_masks(const crn_kernel_args *args, attention *a) {
-  int64_t causal;
-  CRN_TRY(crn_attr_get_int(args->attrs, "is_causal", 0, &causal));
-  CRN_TRY(crn_attr_get_int(args->attrs, "window_size", 0, &a->window));
-  a->causal = causal != 0;
-  if (a->window < 0) return CRN_FAIL(UNSUPPORTED, "scaled_dot_product_attention: window_size is %lld", (long long)a->window);
+static cairn_status check_masks(attention *a) {
   if (a->mask) {
     if (a->causal || a->window || a->sinks)
       return CRN_FAIL(UNSUPPORTED, "scaled_dot_product_attention: a mask beside is_causal, window_size or sinks");
@@ -300,16 +295,37 @@ static cairn_status take_memory(const crn_kernel_args *args, attention *a) {
   return args->scratch->take(args->scratch, sums, &a->sums);
 }
 
-cairn_status crn_ref_scaled_dot_product_attention(const crn_kernel_args *args) {
+cairn_status crn_attention_read_terms(const crn_kernel_args *args, crn_attention_terms *out) {
   static const char *const names[] = {"attn_mask", "sinks", NULL};
-  attention a = {.out = &args->results[0], .mask = crn_composite_operand(args, "attn_mask"), .sinks = crn_composite_operand(args, "sinks")};
+  int64_t causal;
   CRN_TRY(crn_composite_names(args, 3, names));
+  const crn_tensor *mask = crn_composite_operand(args, "attn_mask"), *sinks = crn_composite_operand(args, "sinks");
+  *out = (crn_attention_terms){.mask = (int8_t)(mask ? mask - args->operands : 0), .sinks = (int8_t)(sinks ? sinks - args->operands : 0)};
+  CRN_TRY(crn_attr_get_int(args->attrs, "is_causal", 0, &causal));
+  CRN_TRY(crn_attr_get_int(args->attrs, "window_size", 0, &out->window));
+  out->causal = causal != 0;
+  if (out->window < 0) return CRN_FAIL(UNSUPPORTED, "scaled_dot_product_attention: window_size is %lld", (long long)out->window);
+  CRN_TRY(crn_attr_get_float(args->attrs, "scale", -1, &out->scale));
+  const crn_attr *scale = crn_attr_find(args->attrs, "scale");
+  out->has_scale = scale && scale->kind != CRN_ATTR_NONE;
+  return CAIRN_OK;
+}
+
+cairn_status crn_ref_scaled_dot_product_attention(const crn_kernel_args *args) {
+  crn_attention_terms terms;
+  CRN_TRY(crn_attention_read_terms(args, &terms));
+  return crn_attention_run(args, &terms);
+}
+
+cairn_status crn_attention_run(const crn_kernel_args *args, const crn_attention_terms *terms) {
+  attention a = {.out = &args->results[0], .causal = terms->causal, .window = terms->window};
+  if (terms->mask) a.mask = &args->operands[terms->mask];
+  if (terms->sinks) a.sinks = &args->operands[terms->sinks];
   CRN_TRY(check_shapes(args, &a));
-  CRN_TRY(check_masks(args, &a));
+  CRN_TRY(check_masks(&a));
   if (crn_tensor_count(a.out) == 0) return CAIRN_OK;
-  double scale;
+  const double scale = terms->has_scale ? terms->scale : 1.0 / sqrt((double)a.key_size);
   const float *sinks = NULL;
-  CRN_TRY(crn_attr_get_float(args->attrs, "scale", 1.0 / sqrt((double)a.key_size), &scale));
   const crn_attention_extent *extent = a.mask ? args->fused : NULL;
   // Behind the last position that is seen there might as well be nothing: so much for caches with room to spare.
   if (extent) a.has_extent = true, a.positions = a.k.dims[2] = a.v.dims[2] = extent->high;
