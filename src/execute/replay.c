@@ -453,7 +453,9 @@ static cairn_status prepare(crn_workspace *w, const crn_step *s, crn_step_memo *
 
 static cairn_status update(crn_workspace *w, const crn_step *s, crn_step_memo *m, bool *out_done) {
   const crn_slot *base = &w->slots[s->in[0]];
-  crn_tensor target = base->tensor;
+  // A value that lies where it lay is the one of the record, as is the result, which lies there, too: slots need not be looked at.
+  const bool stays = !(w->replay->changed[s->in[0]] & CHANGED_VIEW);
+  crn_tensor target = stays ? m->operands[0] : base->tensor;
   int64_t bytes = -1;
   *out_done = false;
   if (!base->buffer->is_state && !crn_tensor_is_contiguous(&target)) return CAIRN_OK;
@@ -461,7 +463,7 @@ static cairn_status update(crn_workspace *w, const crn_step *s, crn_step_memo *m
   if (bytes < 0) return CAIRN_OK;
   if (base->buffer->is_state) w->bytes_written += bytes;
   *out_done = true;
-  put_view(w, s, m, 0, &target);
+  if (!stays || m->is_changing) put_view(w, s, m, 0, &target);
   return CAIRN_OK;
 }
 
