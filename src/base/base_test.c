@@ -499,11 +499,11 @@ static void test_hasher(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_status),   cmocka_unit_test(test_failure),     cmocka_unit_test(test_checked),
-      cmocka_unit_test(test_arena),    cmocka_unit_test(test_map_and_vec), cmocka_unit_test(test_text),
-      cmocka_unit_test(test_files),    cmocka_unit_test(test_tasks),       cmocka_unit_test(test_json),
-      cmocka_unit_test(test_pool),     cmocka_unit_test(test_context),     cmocka_unit_test(test_environment),
-      cmocka_unit_test(test_checksum), cmocka_unit_test(test_hasher),      cmocka_unit_test(test_leftovers),
+      cmocka_unit_test(test_status),    cmocka_unit_test(test_failure),     cmocka_unit_test(test_checked),
+      cmocka_unit_test(test_arena),     cmocka_unit_test(test_map_and_vec), cmocka_unit_test(test_text),
+      cmocka_unit_test(test_files),     cmocka_unit_test(test_tasks),       cmocka_unit_test(test_json),
+      cmocka_unit_test(test_pool),      cmocka_unit_test(test_context),     cmocka_unit_test(test_environment),
+      cmocka_unit_test(test_checksum),  cmocka_unit_test(test_hasher),      cmocka_unit_test(test_leftovers),
       cmocka_unit_test(test_file_lock),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

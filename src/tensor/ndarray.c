@@ -103,9 +103,13 @@ cairn_status crn_ndarray_create_uninitialized(cairn_context *context, cairn_dtyp
 
 cairn_status cairn_ndarray_create_ordered(cairn_context *context, cairn_dtype dtype, const int64_t *shape, int rank, const int *order,
                                           cairn_ndarray **out_array) {
+  CRN_REQUIRE(out_array);
+  *out_array = NULL;
+  CRN_REQUIRE(context);
+  CRN_REQUIRE_SOME(shape, rank);
+  CRN_REQUIRE_SOME(order, rank);
   int64_t dims[CAIRN_MAX_RANK] = {0};
   unsigned seen = 0;
-  *out_array = NULL;
   CRN_TRY(check_type_and_rank(dtype, shape, rank));
   for (int i = 0; i < rank; i++) {
     if (order[i] < 0 || order[i] >= rank || seen >> order[i] & 1)

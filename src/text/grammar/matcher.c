@@ -39,7 +39,9 @@ static bool is_stop(const cairn_matcher *m, int32_t token) {
 
 static bool is_asked(const void *user) { return atomic_load_explicit((atomic_bool *)user, memory_order_relaxed); }
 
-void cairn_matcher_cancel(cairn_matcher *m) { atomic_store(&m->is_cancelled, true); }
+void cairn_matcher_cancel(cairn_matcher *m) {
+  if (m) atomic_store(&m->is_cancelled, true);
+}
 
 // --- life -------------------------------------------------------------------------------------------------------------------
 
