@@ -54,6 +54,7 @@ static void read_source(crn_rules *rules, const cairn_grammar_source *source, co
     }
     case CAIRN_GRAMMAR_EBNF:
       crn_bnf_read(rules, text, source->text_bytes);
+      crn_language_simplify(rules);
       return;
     default:
       crn_rules_fail(rules, CRN_FAIL(INVALID_ARGUMENT, "unknown kind of grammar %d", (int)source->kind));
@@ -133,7 +134,7 @@ static cairn_status make(cairn_grammar_compiler *c, const cairn_grammar_source *
     g->vocabulary = c->vocabulary;
     cairn_context_retain(c->context);
     crn_vocabulary_retain(c->vocabulary);
-    status = crn_xg_status(crn_xg_grammar_create(c->vocabulary->xg, rules.data, &g->xg, &error), &error, "compiling a grammar");
+    status = crn_xg_status(crn_xg_grammar_create(c->vocabulary->xg, rules.data, rules.size, &g->xg, &error), &error, "compiling a grammar");
     if (status != CAIRN_OK) {
       cairn_grammar_release(g);
       g = NULL;

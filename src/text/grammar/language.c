@@ -3,10 +3,12 @@
 #include <string.h>
 
 #include "base/map.h"
+#include "text/grammar/automaton.h"
+#include "text/grammar/places.h"
 #include "text/grammar/readers.h"
 #include "text/grammar/schema.h"
 
-enum { MAX_PLACES = 4000, MAX_STATES = 3000, MAX_SINGLE_STATES = 400, MAX_CLASSES = 400, MAX_LANGUAGES = 24, LONG = 256, SHORT = 32 };
+enum { MAX_PLACES = 4000, MAX_STATES = 3000, MAX_CLASSES = 400, MAX_LANGUAGES = 24, LONG = 256, SHORT = 32 };
 
 static const char TOO_LARGE[] = "patterns, lengths and exceptions together are too large";
 
@@ -52,17 +54,10 @@ void crn_language_lengths(const crn_node *node, int64_t *min, int64_t *max) {
   }
 }
 
-// --- places: a pattern as an automaton that may be in several places at once ------------------------------------------------------
-
-typedef struct place {
-  crn_set set;      ///< characters that lead on; n 0 = none
-  int32_t next;     ///< where they lead
-  int32_t also[2];  ///< places one is in at the same time; -1 = none
-} place;
+// --- several automata at once ------------------------------------------------------------------------------------------------------
 
 typedef struct language {
-  CRN_VEC(place) places;
-  int32_t start, end;
+  crn_places places;
   bool is_without;
 } language;
 
@@ -76,86 +71,8 @@ typedef struct walk {
   int64_t min, max;
   CRN_VEC(uint64_t *) states;
   crn_map numbers;  ///< of the states
-  size_t most_states;
-  bool is_plain;  ///< the rules are for the characters themselves, not for how JSON writes them
   const char *failure;
 } walk;
-
-static int32_t add_place(walk *w, language *l, place p) {
-  if (w->failure) return 0;
-  if (l->places.size >= MAX_PLACES) {
-    w->failure = "a pattern is too large to be combined with others or with lengths";
-    return 0;
-  }
-  cairn_status status = crn_vec_push(w->rules->allocator, &l->places, p);
-  if (status != CAIRN_OK) {
-    crn_rules_fail(w->rules, status);
-    w->failure = "no memory";
-    return 0;
-  }
-  return (int32_t)l->places.size - 1;
-}
-
-// Adds places from which a text of the node leads to `to`; gives the first.
-static int32_t build(walk *w, language *l, const crn_node *node, int32_t to);
-
-static int32_t build_text(walk *w, language *l, const crn_node *node, int32_t to) {
-  for (const char *p = node->text + node->n; p > node->text && !w->failure;) {
-    const char *end = p;
-    uint32_t code;
-    bool valid;
-    do p--;
-    while (p > node->text && ((unsigned char)*p & 0xC0) == 0x80);
-    crn_utf8_decode(p, end, &code, &valid);
-    to = add_place(w, l, (place){.set = crn_set_one(w->rules, code, code), .next = to, .also = {-1, -1}});
-  }
-  return to;
-}
-
-static int32_t build_repeat(walk *w, language *l, const crn_node *node, int32_t to) {
-  const crn_node *item = node->items[0];
-  if (node->max < 0) {
-    int32_t loop = add_place(w, l, (place){.also = {to, -1}});
-    int32_t inside = build(w, l, item, loop);
-    if (!w->failure) l->places.items[loop].also[1] = inside;
-    to = loop;
-  } else {
-    int32_t end = to;
-    for (int64_t i = node->min; i < node->max && !w->failure; i++) {
-      int32_t inside = build(w, l, item, to);
-      to = add_place(w, l, (place){.also = {inside, end}});
-    }
-  }
-  for (int64_t i = 0; i < node->min && !w->failure; i++) to = build(w, l, item, to);
-  return to;
-}
-
-static int32_t build(walk *w, language *l, const crn_node *node, int32_t to) {
-  if (w->failure) return 0;
-  switch (node->kind) {
-    case CRN_NODE_SET:
-      return add_place(w, l, (place){.set = node->set, .next = to, .also = {-1, -1}});
-    case CRN_NODE_TEXT:
-      return build_text(w, l, node, to);
-    case CRN_NODE_REPEAT:
-      return build_repeat(w, l, node, to);
-    case CRN_NODE_ALL:
-      for (size_t i = node->n; i-- > 0;) to = build(w, l, node->items[i], to);
-      return to;
-    case CRN_NODE_ANY: {
-      int32_t first = add_place(w, l, (place){.also = {-1, -1}});
-      for (size_t i = 0; i < node->n && !w->failure; i++) {
-        int32_t branch = build(w, l, node->items[i], to);
-        first = add_place(w, l, (place){.also = {branch, first}});
-      }
-      return first;
-    }
-    case CRN_NODE_NEVER:
-      return add_place(w, l, (place){.also = {-1, -1}});
-    default:
-      return to;
-  }
-}
 
 // --- characters that are not told apart -------------------------------------------------------------------------------------------
 
@@ -180,8 +97,8 @@ static void find_classes(walk *w) {
   memcpy(w->classes, crn_set_all.ranges, crn_set_all.n * sizeof *w->classes);
   for (size_t i = 0; i < w->n_languages; i++) {
     const language *l = &w->languages[i];
-    for (size_t k = 0; k < l->places.size && !w->failure; k++) {
-      crn_set set = l->places.items[k].set;
+    for (size_t k = 0; k < l->places.nodes.size && !w->failure; k++) {
+      crn_set set = l->places.nodes.items[k].set;
       for (size_t j = 0; j < set.n; j++) {
         cut(w, set.ranges[j].first);
         if (set.ranges[j].last < CRN_MAX_CODE) cut(w, set.ranges[j].last + 1);
@@ -197,12 +114,12 @@ static bool has(const uint64_t *bits, int32_t i) { return bits[i / 64] >> i % 64
 static void enter(const language *l, uint64_t *bits, int32_t at) {
   while (at >= 0 && !has(bits, at)) {
     bits[at / 64] |= 1ull << at % 64;
-    enter(l, bits, l->places.items[at].also[0]);
-    at = l->places.items[at].also[1];
+    enter(l, bits, l->places.nodes.items[at].also[0]);
+    at = l->places.nodes.items[at].also[1];
   }
 }
 
-static size_t words_of(const language *l) { return (l->places.size + 63) / 64; }
+static size_t words_of(const language *l) { return (l->places.nodes.size + 63) / 64; }
 
 static uint64_t *new_state(walk *w) {
   uint64_t *state = NULL;
@@ -215,7 +132,7 @@ static uint64_t *new_state(walk *w) {
 static int32_t number_of(walk *w, uint64_t *state) {
   uint64_t number;
   if (crn_map_get(&w->numbers, (const char *)state, w->n_words * sizeof *state, &number)) return (int32_t)number;
-  if (w->states.size >= w->most_states) {
+  if (w->states.size >= MAX_STATES) {
     w->failure = TOO_LARGE;
     return -1;
   }
@@ -237,7 +154,7 @@ static bool step(walk *w, const uint64_t *from, uint32_t code, uint64_t *to) {
     bool is_alive = false;
     for (size_t k = 0; k < words_of(l); k++) {
       for (uint64_t left = in[k]; left; left &= left - 1) {
-        const place *p = &l->places.items[k * 64 + (size_t)__builtin_ctzll(left)];
+        const crn_place_node *p = &l->places.nodes.items[k * 64 + (size_t)__builtin_ctzll(left)];
         if (!p->set.n || !crn_set_has(p->set, code)) continue;
         enter(l, out, p->next);
         is_alive = true;
@@ -254,7 +171,7 @@ static bool step(walk *w, const uint64_t *from, uint32_t code, uint64_t *to) {
 static bool is_final(const walk *w, const uint64_t *state) {
   if (state[w->n_words - 1] < (uint64_t)w->min) return false;
   for (size_t i = 0; i < w->n_languages; i++) {
-    if (has(state, w->languages[i].end) == w->languages[i].is_without) return false;
+    if (has(state, w->languages[i].places.end) == w->languages[i].is_without) return false;
     state += words_of(&w->languages[i]);
   }
   return true;
@@ -285,7 +202,7 @@ static const crn_node *state_node(walk *w, size_t at, int32_t first_rule) {
     }
     const crn_node *next = crn_node_rule(r, first_rule + target);
     const crn_set set = crn_set_make(r, ranges, n);
-    crn_nodes_add(r, &choices, CRN_ALL(r, w->is_plain ? crn_node_set(r, set) : crn_form_written_set(r, set), next));
+    crn_nodes_add(r, &choices, CRN_ALL(r, crn_form_written_set(r, set), next));
   }
   return crn_nodes_any(r, &choices);
 }
@@ -297,7 +214,7 @@ static const crn_node *walk_all(walk *w) {
   if (w->failure || crn_rules_failed(r)) return crn_node_empty();
   uint64_t *start = new_state(w), *at = start;
   for (size_t i = 0; start && i < w->n_languages; i++) {
-    enter(&w->languages[i], at, w->languages[i].start);
+    enter(&w->languages[i], at, w->languages[i].places.start);
     at += words_of(&w->languages[i]);
   }
   if (start) number_of(w, start);
@@ -314,8 +231,8 @@ static const crn_node *walk_all(walk *w) {
   return has_text ? crn_node_rule(r, first) : crn_node_never();
 }
 
-// A walk through languages still to be added, by at most so many states; NULL after a failure.
-static walk *open_walk(crn_rules *r, size_t most_states, int64_t min, int64_t max) {
+// A walk through languages still to be added; NULL after a failure.
+static walk *open_walk(crn_rules *r, int64_t min, int64_t max) {
   walk *w;
   cairn_status status = crn_alloc_zero(r->allocator, sizeof *w, &w);
   if (status != CAIRN_OK) {
@@ -325,14 +242,13 @@ static walk *open_walk(crn_rules *r, size_t most_states, int64_t min, int64_t ma
   w->rules = r;
   w->min = min;
   w->max = max;
-  w->most_states = most_states;
   w->n_words = 1;
   crn_map_initialize(&w->numbers, r->allocator);
   return w;
 }
 
 static void close_walk(walk *w) {
-  for (size_t i = 0; i < w->n_languages; i++) crn_vec_free(w->rules->allocator, &w->languages[i].places);
+  for (size_t i = 0; i < w->n_languages; i++) crn_places_free(&w->languages[i].places);
   crn_vec_free(w->rules->allocator, &w->states);
   crn_map_deinitialize(&w->numbers);
   crn_free(w->rules->allocator, w, sizeof *w);
@@ -345,15 +261,16 @@ static void add_language(walk *w, const crn_node *node, bool is_without) {
   }
   language *l = &w->languages[w->n_languages++];
   l->is_without = is_without;
-  l->end = add_place(w, l, (place){.also = {-1, -1}});
-  l->start = build(w, l, node, l->end);
+  l->places = (crn_places){.rules = w->rules, .most = MAX_PLACES};
+  crn_places_build(&l->places, node);
+  w->failure = l->places.failure;
   w->n_words += words_of(l);
 }
 
 static const crn_node *combine(crn_rules *r, const crn_node *const *with, size_t n_with, const crn_node *const *without, size_t n_without,
                                int64_t min, int64_t max) {
   const size_t n_rules = r->bodies.size, n_nodes = r->n_nodes;
-  walk *w = open_walk(r, MAX_STATES, min, max);
+  walk *w = open_walk(r, min, max);
   if (!w) return crn_node_empty();
   for (size_t i = 0; i < n_with && !w->failure; i++) add_language(w, with[i], false);
   // Words and patterns that are left out are one language: what is in none of them.
@@ -370,11 +287,11 @@ static const crn_node *combine(crn_rules *r, const crn_node *const *with, size_t
 
 bool crn_language_has(crn_rules *r, const crn_node *node, const char *text, size_t bytes) {
   bool is_in = true;
-  walk *w = crn_rules_failed(r) ? NULL : open_walk(r, MAX_STATES, 0, -1);
+  walk *w = crn_rules_failed(r) ? NULL : open_walk(r, 0, -1);
   if (!w) return false;
   add_language(w, node, false);
   uint64_t *from = w->failure ? NULL : new_state(w), *to = w->failure ? NULL : new_state(w);
-  if (from && to) enter(&w->languages[0], from, w->languages[0].start);
+  if (from && to) enter(&w->languages[0], from, w->languages[0].places.start);
   for (const char *p = text; from && to && is_in && p < text + bytes;) {
     uint32_t code;
     bool valid;
@@ -393,52 +310,88 @@ bool crn_language_has(crn_rules *r, const crn_node *node, const char *text, size
 
 // --- single patterns -----------------------------------------------------------------------------------------------------------
 
-// Whether something that is repeated has a loop without end in it; `is_repeated` = the node is in such a thing. Not known of rules.
-static bool has_loop(const crn_node *node, bool is_repeated, bool *out_is_known) {
+typedef struct loops {
+  const crn_rules *rules;
+  size_t n_steps;
+  int depth;
+  bool is_known;  ///< no rule leads to itself
+} loops;
+
+// Whether something that is repeated has in it what may be repeated more or less often; `is_repeated` = the node is in such a thing.
+static bool has_loop(loops *l, const crn_node *node, bool is_repeated) {
   bool found = false;
+  if (!l->is_known || ++l->n_steps > CRN_GRAMMAR_MAX_NODES || l->depth > CRN_GRAMMAR_MAX_DEPTH) {
+    l->is_known = false;
+    return false;
+  }
   switch (node->kind) {
     case CRN_NODE_REPEAT:
-      found = is_repeated && node->max < 0;
-      return has_loop(node->items[0], is_repeated || node->max != 1, out_is_known) || found;
+      found = is_repeated && node->max != node->min && node->max != 1;
+      return has_loop(l, node->items[0], is_repeated || node->max != 1) || found;
     case CRN_NODE_ALL:
     case CRN_NODE_ANY:
-      for (size_t i = 0; i < node->n; i++) found = has_loop(node->items[i], is_repeated, out_is_known) || found;
+      for (size_t i = 0; i < node->n; i++) found = has_loop(l, node->items[i], is_repeated) || found;
       return found;
-    case CRN_NODE_EMPTY:
-    case CRN_NODE_NEVER:
-    case CRN_NODE_SET:
-    case CRN_NODE_TEXT:
-      return false;
+    case CRN_NODE_RULE:
+      if (!l->rules->bodies.items[node->rule]) l->is_known = false;
+      l->depth++;
+      found = l->is_known && has_loop(l, l->rules->bodies.items[node->rule], is_repeated);
+      l->depth--;
+      return found;
     default:
-      *out_is_known = false;
       return false;
   }
 }
 
-// The pattern as states; NULL when there are too many of them, which leaves no rules behind.
-static const crn_node *as_states(crn_rules *r, const crn_node *node, bool is_plain) {
-  const size_t n_rules = r->bodies.size;
-  walk *w = open_walk(r, MAX_SINGLE_STATES, 0, -1);
-  if (!w) return NULL;
-  w->is_plain = is_plain;
-  add_language(w, node, false);
-  const crn_node *result = walk_all(w);
-  if (w->failure) {
-    r->bodies.size = n_rules;
-    result = NULL;
-  }
-  close_walk(w);
-  return result;
+// The automaton of a node that has loops in loops and is not too large for it, else NULL.
+static const crn_node *single(crn_rules *r, const crn_node *node, bool is_plain, bool *out_is_known) {
+  loops l = {.rules = r, .is_known = true};
+  const bool wants_one = has_loop(&l, node, false) && l.is_known;
+  *out_is_known = l.is_known;
+  return wants_one ? crn_automaton_node(r, node, is_plain) : NULL;
 }
 
 const crn_node *crn_language_single(crn_rules *r, const crn_node *node, bool is_plain) {
-  bool is_known = true;
+  bool is_known;
   if (crn_rules_failed(r)) return crn_node_empty();
-  if (has_loop(node, false, &is_known) && is_known) {
-    const crn_node *states = as_states(r, node, is_plain);
-    if (states || crn_rules_failed(r)) return states ? states : crn_node_empty();
-  }
+  const crn_node *automaton = single(r, node, is_plain, &is_known);
+  if (automaton || crn_rules_failed(r)) return automaton ? automaton : crn_node_empty();
   return is_plain ? node : crn_form_written(r, node);
+}
+
+static void visit(crn_rules *r, const crn_node *node, unsigned char *seen, int32_t *list, size_t *n) {
+  if (node->kind == CRN_NODE_RULE && !seen[node->rule]) {
+    seen[node->rule] = 1;
+    list[(*n)++] = node->rule;
+  }
+  for (size_t i = 0; i < node->n && node->items; i++) visit(r, node->items[i], seen, list, n);
+}
+
+void crn_language_simplify(crn_rules *r) {
+  unsigned char *seen;
+  int32_t *list;
+  size_t n = 0;
+  if (crn_rules_failed(r) || !r->bodies.size) return;
+  cairn_status status = crn_arena_array(&r->arena, r->bodies.size, sizeof *seen, &seen);
+  if (status == CAIRN_OK) status = crn_arena_array(&r->arena, r->bodies.size, sizeof *list, &list);
+  if (status != CAIRN_OK) {
+    crn_rules_fail(r, status);
+    return;
+  }
+  seen[0] = 1;
+  list[n++] = 0;
+  while (n && !crn_rules_failed(r)) {
+    const int32_t rule = list[--n];
+    const crn_node *body = r->bodies.items[rule];
+    bool is_known;
+    if (!body) continue;
+    const crn_node *automaton = single(r, body, true, &is_known);
+    if (automaton) {
+      r->bodies.items[rule] = automaton;
+    } else {
+      visit(r, body, seen, list, &n);
+    }
+  }
 }
 
 // A pattern that is one repeated character takes lengths into its own count.

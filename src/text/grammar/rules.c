@@ -12,6 +12,7 @@ void crn_rules_initialize(crn_rules *r, const cairn_allocator *allocator) {
 
 void crn_rules_deinitialize(crn_rules *r) {
   crn_vec_free(r->allocator, &r->bodies);
+  crn_vec_free(r->allocator, &r->automata);
   crn_arena_deinitialize(&r->arena);
 }
 
@@ -82,6 +83,13 @@ const crn_node *crn_node_rule(crn_rules *r, int32_t rule) {
   crn_node *node = make(r, CRN_NODE_RULE);
   if (!node) return &EMPTY;
   node->rule = rule;
+  return node;
+}
+
+const crn_node *crn_node_automaton(crn_rules *r, int32_t number) {
+  crn_node *node = make(r, CRN_NODE_AUTOMATON);
+  if (!node) return &EMPTY;
+  node->rule = number;
   return node;
 }
 

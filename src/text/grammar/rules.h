@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/str.h"
 #include "base/vec.h"
+#include "text/grammar/xgrammar.h"
 
 enum {
   CRN_GRAMMAR_MAX_BYTES = 1 << 18,    ///< of a source
@@ -19,6 +20,7 @@ enum {
   CRN_GRAMMAR_MAX_COPIES = 1 << 20,   ///< of nodes, counted repetitions taken apart
   CRN_GRAMMAR_MAX_WRITTEN = 1 << 22,  ///< bytes of the rules as they are written
   CRN_GRAMMAR_MAX_MEGABYTES = 512,    ///< that the compiled grammar would take, about
+  CRN_GRAMMAR_MAX_STATES = 1 << 19,   ///< of all automata
   CRN_MAX_CODE = 0x10FFFF,
 };
 
@@ -34,16 +36,17 @@ typedef struct crn_set {
 } crn_set;
 
 typedef enum crn_node_kind {
-  CRN_NODE_EMPTY,   ///< the empty text
-  CRN_NODE_NEVER,   ///< no text at all
-  CRN_NODE_SET,     ///< one character
-  CRN_NODE_TEXT,    ///< exactly this text
-  CRN_NODE_ALL,     ///< one behind the other
-  CRN_NODE_ANY,     ///< one of
-  CRN_NODE_REPEAT,  ///< `min` to `max` times (-1 = without end)
-  CRN_NODE_RULE,    ///< what a rule says
-  CRN_NODE_BEGIN,   ///< the beginning of a text, while a regular expression is read; never written
-  CRN_NODE_END,     ///< its end
+  CRN_NODE_EMPTY,      ///< the empty text
+  CRN_NODE_NEVER,      ///< no text at all
+  CRN_NODE_SET,        ///< one character
+  CRN_NODE_TEXT,       ///< exactly this text
+  CRN_NODE_ALL,        ///< one behind the other
+  CRN_NODE_ANY,        ///< one of
+  CRN_NODE_REPEAT,     ///< `min` to `max` times (-1 = without end)
+  CRN_NODE_RULE,       ///< what a rule says
+  CRN_NODE_AUTOMATON,  ///< what an automaton takes; `rule` is its number
+  CRN_NODE_BEGIN,      ///< the beginning of a text, while a regular expression is read; never written
+  CRN_NODE_END,        ///< its end
 } crn_node_kind;
 
 typedef struct crn_node crn_node;
@@ -74,11 +77,20 @@ typedef struct crn_style {
   const char *delimiter;  ///< of DELIMITED; begins with `<`
 } crn_style;
 
+/// A deterministic automaton over bytes; it begins in state 0. In the arena.
+typedef struct crn_automaton {
+  const crn_edge *edges;
+  size_t n_edges, n_states;
+  const unsigned char *ends;  ///< by state
+} crn_automaton;
+
 typedef struct crn_rules {
   crn_style style;
   const cairn_allocator *allocator;
   crn_arena arena;
   CRN_VEC(const crn_node *) bodies;  ///< rule 0 is the start; NULL = not given yet
+  CRN_VEC(const crn_automaton *) automata;
+  size_t n_states;  ///< of the automata
   size_t n_nodes;
   cairn_status status;
 } crn_rules;
@@ -99,6 +111,7 @@ const crn_node *crn_node_set(crn_rules *r, crn_set set);
 const crn_node *crn_node_text(crn_rules *r, const char *text, size_t bytes);
 const crn_node *crn_node_literal(crn_rules *r, const char *text);
 const crn_node *crn_node_rule(crn_rules *r, int32_t rule);
+const crn_node *crn_node_automaton(crn_rules *r, int32_t number);
 const crn_node *crn_node_repeat(crn_rules *r, const crn_node *item, int64_t min, int64_t max);
 const crn_node *crn_node_mark(crn_rules *r, crn_node_kind kind, size_t place);
 /// Of `n` items; both are simplified where that is plain.
@@ -116,8 +129,8 @@ const crn_node *crn_nodes_any(crn_rules *r, crn_node_vec *v);
 cairn_status crn_rules_find_ends(crn_rules *r, bool **out_can_end);
 bool crn_node_can_end(const bool *can_end, const crn_node *node);
 
-/// Writes the rules for the library, without what can never become a text. Errors: INVALID_ARGUMENT (no text is possible),
-/// UNSUPPORTED (too large).
+/// Writes the rules for the library, as crn_xg_grammar_create reads them, without what can never become a text. Errors: INVALID_ARGUMENT
+/// (no text is possible), UNSUPPORTED (too large).
 cairn_status crn_rules_write(crn_rules *r, crn_str *out);
 
 // --- sets -------------------------------------------------------------------------------------------------------------

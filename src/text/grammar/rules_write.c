@@ -282,6 +282,8 @@ static cairn_status write_node(writer *w, const crn_node *node) {
       return write_list(w, node, " | ");
     case CRN_NODE_REPEAT:
       return write_repeat(w, node);
+    case CRN_NODE_AUTOMATON:
+      return crn_str_printf(w->out, "a%d", node->rule);
     case CRN_NODE_RULE:
       return node->rule ? crn_str_printf(w->out, "r%d", node->rule) : crn_str_puts(w->out, "root");
     default:
@@ -324,6 +326,25 @@ static cairn_status write_rules(writer *w) {
   return CAIRN_OK;
 }
 
+// A rule for each automaton, whose body only says whether it takes the empty text: the library must not put it elsewhere, so it leads to a
+// rule that leads to itself.
+static cairn_status write_automata(const crn_rules *r, crn_str *out) {
+  if (!r->automata.size) return CAIRN_OK;
+  CRN_TRY(crn_str_puts(out, "x ::= \"x\" | \"y\" x\n"));
+  for (size_t i = 0; i < r->automata.size; i++) {
+    CRN_TRY(crn_str_printf(out, "a%zu ::= %s\"x\" x\n", i, r->automata.items[i]->ends[0] ? "\"\" | " : ""));
+  }
+  CRN_TRY(crn_str_putc(out, 0));
+  for (size_t i = 0; i < r->automata.size; i++) {
+    const crn_automaton *a = r->automata.items[i];
+    const uint64_t counts[] = {a->n_states, a->n_edges};
+    CRN_TRY(crn_str_append(out, (const char *)counts, sizeof counts));
+    CRN_TRY(crn_str_append(out, (const char *)a->ends, a->n_states));
+    CRN_TRY(crn_str_append(out, (const char *)a->edges, a->n_edges * sizeof *a->edges));
+  }
+  return CAIRN_OK;
+}
+
 cairn_status crn_rules_write(crn_rules *r, crn_str *out) {
   writer w = {.rules = r, .out = out};
   CRN_TRY(r->status);
@@ -331,6 +352,7 @@ cairn_status crn_rules_write(crn_rules *r, crn_str *out) {
   if (!w.can_end[0]) return CRN_FAIL(INVALID_ARGUMENT, "no text can ever satisfy this");
   crn_map_initialize(&w.numbers, r->allocator);
   cairn_status status = write_rules(&w);
+  if (status == CAIRN_OK) status = write_automata(r, out);
   crn_map_deinitialize(&w.numbers);
   crn_vec_free(r->allocator, &w.counted);
   return status;

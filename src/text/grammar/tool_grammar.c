@@ -123,8 +123,8 @@ static cairn_status compile(cairn_grammar *g, const crn_tool_place *place, bool 
   if (status == CAIRN_OK && place->tool) status = crn_arena_strndup(&g->tools->arena, place->tool, strlen(place->tool), &made.place.tool);
   if (status == CAIRN_OK) status = translate(g->tools, a, place, with_opening, &rules);
   if (status == CAIRN_OK)
-    status =
-        crn_xg_status(crn_xg_grammar_create(g->vocabulary->xg, rules.data, &made.xg, &error), &error, "compiling a grammar of tool calls");
+    status = crn_xg_status(crn_xg_grammar_create(g->vocabulary->xg, rules.data, rules.size, &made.xg, &error), &error,
+                           "compiling a grammar of tool calls");
   crn_str_deinitialize(&rules);
   CRN_TRY(status);
   g->tools->compiled.items[g->tools->compiled.size++] = made;

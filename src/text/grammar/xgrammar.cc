@@ -266,6 +266,67 @@ class Walk {
   std::unordered_map<std::vector<int32_t>, int32_t, Hash> numbers_;
 };
 
+// Automata as they come behind the text of a grammar, put in the place of the rules that stand for them. The library matches each rule by an
+// automaton it made of the rule's body; these are made elsewhere, and may be as large as they like.
+class Automata {
+ public:
+  Automata(const char *data, size_t bytes) : at_(data), end_(data + bytes) {}
+
+  void Put(xg::Grammar *grammar) {
+    xg::FSM all = (*grammar)->complete_fsm.ToFSM();
+    std::vector<Made> made;
+    while (at_ < end_) made.push_back(Read(&all));
+    const xg::CompactFSM compact = all.ToCompact();
+    auto &rules = (*grammar)->per_rule_fsms;
+    for (int32_t i = 0; i < (*grammar)->NumRules(); i++) {
+      const Made *own = Find(made, (*grammar)->GetRule(i).name);
+      const auto &before = rules[static_cast<size_t>(i)].value();
+      xg::CompactFSMWithStartEnd fsm(compact, own ? own->start : before.GetFsm().GetStart(), own ? own->ends : before.GetFsm().GetEnds());
+      rules[static_cast<size_t>(i)] =
+          xg::CompactFSMWithStartEndWithSize(fsm, own ? own->n_edges : before.GetEdgeNum(), own ? own->n_states : before.GetNodeNum());
+    }
+    (*grammar)->complete_fsm = compact;
+  }
+
+ private:
+  struct Made {
+    int start, n_edges, n_states;
+    std::vector<bool> ends;
+  };
+
+  template <typename T>
+  T Next() {
+    T value;
+    std::memcpy(&value, at_, sizeof value);
+    at_ += sizeof value;
+    return value;
+  }
+
+  Made Read(xg::FSM *all) {
+    const auto n_states = Next<uint64_t>(), n_edges = Next<uint64_t>();
+    Made made{all->NumStates(), static_cast<int>(n_edges), static_cast<int>(n_states), {}};
+    made.ends.resize(static_cast<size_t>(made.start) + n_states);
+    for (uint64_t i = 0; i < n_states; i++) {
+      all->AddState();
+      made.ends[static_cast<size_t>(made.start) + i] = *at_++ != 0;
+    }
+    for (uint64_t i = 0; i < n_edges; i++) {
+      const auto edge = Next<crn_edge>();
+      all->AddEdge(made.start + edge.from, made.start + edge.to, edge.first, edge.last);
+    }
+    return made;
+  }
+
+  // The rules are named a0, a1 and so on; the library's own names have more in them.
+  static const Made *Find(const std::vector<Made> &made, const std::string &name) {
+    if (name.size() < 2 || name.size() > 9 || name[0] != 'a' || name.find_first_not_of("0123456789", 1) != std::string::npos) return nullptr;
+    const size_t number = std::stoul(name.substr(1));
+    return number < made.size() ? &made[number] : nullptr;
+  }
+
+  const char *at_, *end_;
+};
+
 struct Compiled {
   explicit Compiled(const crn_xg_vocab &v) : vocab(v.info), tokens(v.tokens), impl(std::make_shared<xg::CompiledGrammar::Impl>()) {}
   xg::TokenizerInfo vocab;
@@ -372,13 +433,15 @@ crn_xg_result crn_xg_vocab_create(const char *bytes, const uint32_t *ends, int32
 
 void crn_xg_vocab_destroy(crn_xg_vocab *vocab) { delete vocab; }
 
-crn_xg_result crn_xg_grammar_create(const crn_xg_vocab *vocab, const char *ebnf, crn_xg_grammar **out, crn_xg_error *error) {
+crn_xg_result crn_xg_grammar_create(const crn_xg_vocab *vocab, const char *text, size_t bytes, crn_xg_grammar **out, crn_xg_error *error) {
   *out = nullptr;
   return Guard(error, [&] {
     auto compiled = std::make_shared<Compiled>(*vocab);
-    compiled->impl->grammar = xg::GrammarOptimizer::Apply(xg::Grammar::FromEBNF(ebnf));
+    const size_t n = std::strlen(text);
+    compiled->impl->grammar = xg::GrammarOptimizer::Apply(xg::Grammar::FromEBNF(text));
+    if (n + 1 < bytes) Automata(text + n + 1, bytes - n - 1).Put(&compiled->impl->grammar);
     compiled->impl->tokenizer_info = vocab->info;
-    compiled->bytes = std::strlen(ebnf) + MemorySize(*compiled->impl->grammar.ImplPtr());
+    compiled->bytes = n + MemorySize(*compiled->impl->grammar.ImplPtr());
     *out = new crn_xg_grammar{std::move(compiled)};
   });
 }

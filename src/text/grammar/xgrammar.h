@@ -22,6 +22,12 @@ typedef struct crn_xg_error {
   char text[256];
 } crn_xg_error;
 
+/// Bytes `first` to `last` lead from a state to another.
+typedef struct crn_edge {
+  int32_t from, to;
+  uint8_t first, last;
+} crn_edge;
+
 /// Asked while a mask is made: whether nobody wants it any more.
 typedef struct crn_xg_cancel {
   bool (*is_asked)(const void *user);
@@ -35,8 +41,10 @@ bool crn_xg_is_there(void);
 crn_xg_result crn_xg_vocab_create(const char *bytes, const uint32_t *ends, int32_t n, crn_xg_vocab **out, crn_xg_error *error);
 void crn_xg_vocab_destroy(crn_xg_vocab *vocab);  ///< this and the others: NULL is allowed
 
-/// A grammar in the library's EBNF with the start rule "root". It holds on to the vocabulary's data by itself.
-crn_xg_result crn_xg_grammar_create(const crn_xg_vocab *vocab, const char *ebnf, crn_xg_grammar **out, crn_xg_error *error);
+/// A grammar in the library's EBNF with the start rule "root", then, behind a NUL, automata: for each the numbers of states and of edges
+/// (uint64_t), a byte for each state (1 = a text may end there) and crn_edge for each edge. Automaton i is what the rule "ai"
+/// takes, whatever stands there. It holds on to the vocabulary's data by itself.
+crn_xg_result crn_xg_grammar_create(const crn_xg_vocab *vocab, const char *text, size_t bytes, crn_xg_grammar **out, crn_xg_error *error);
 void crn_xg_grammar_destroy(crn_xg_grammar *grammar);
 /// Memory that it takes now, about. Thread: safe.
 size_t crn_xg_grammar_bytes(crn_xg_grammar *grammar);

@@ -16,8 +16,8 @@ crn_xg_result crn_xg_vocab_create(const char *bytes, const uint32_t *ends, int32
   return absent(error);
 }
 
-crn_xg_result crn_xg_grammar_create(const crn_xg_vocab *vocab, const char *ebnf, crn_xg_grammar **out, crn_xg_error *error) {
-  (void)vocab, (void)ebnf;
+crn_xg_result crn_xg_grammar_create(const crn_xg_vocab *vocab, const char *text, size_t bytes, crn_xg_grammar **out, crn_xg_error *error) {
+  (void)vocab, (void)text, (void)bytes;
   *out = NULL;
   return absent(error);
 }
