@@ -583,6 +583,20 @@ static void test_many_fields(void **state) {
   }
 }
 
+// Rules that name each other so often that following them all would take forever.
+static void test_rules_in_rules(void **state) {
+  const fixture *f = *state;
+  need_library();
+  char *text = malloc(200000);
+  assert_non_null(text);
+  size_t at = (size_t)sprintf(text, "root ::= r0\n");
+  for (int i = 0; i < 4000; i++) at += (size_t)sprintf(text + at, "r%d ::= \"a\" | \"b\" r%d r%d\n", i, i + 1, i + 1);
+  sprintf(text + at, "r4000 ::= \"b\" (\"c\"+ \"d\"?)+\n");
+  assert_true(takes_whole(f, "ebnf", text, "bbaaa"));
+  assert_false(takes_whole(f, "ebnf", text, "bb"));
+  free(text);
+}
+
 // 5,000 rules, each the next one.
 static void test_long_chain(void **state) {
   const fixture *f = *state;
@@ -700,6 +714,7 @@ int main(void) {
       cmocka_unit_test(test_loops_in_loops),
       cmocka_unit_test(test_ranges_of_integers),
       cmocka_unit_test(test_many_fields),
+      cmocka_unit_test(test_rules_in_rules),
       cmocka_unit_test(test_long_chain),
       cmocka_unit_test(test_failing_memory),
   };

@@ -8,7 +8,7 @@
 #include "text/grammar/readers.h"
 #include "text/grammar/schema.h"
 
-enum { MAX_PLACES = 4000, MAX_STATES = 3000, MAX_CLASSES = 400, MAX_LANGUAGES = 24, LONG = 256, SHORT = 32 };
+enum { MAX_PLACES = 4000, MAX_STATES = 3000, MAX_CLASSES = 400, MAX_LANGUAGES = 24, LONG = 256, SHORT = 32, MAX_STEPS = 1 << 21 };
 
 static const char TOO_LARGE[] = "patterns, lengths and exceptions together are too large";
 
@@ -312,7 +312,7 @@ bool crn_language_has(crn_rules *r, const crn_node *node, const char *text, size
 
 typedef struct loops {
   const crn_rules *rules;
-  size_t n_steps;
+  size_t *steps_left;  ///< rules may name each other so often that following them all takes forever
   int depth;
   bool is_known;  ///< no rule leads to itself
 } loops;
@@ -320,10 +320,11 @@ typedef struct loops {
 // Whether something that is repeated has in it what may be repeated more or less often; `is_repeated` = the node is in such a thing.
 static bool has_loop(loops *l, const crn_node *node, bool is_repeated) {
   bool found = false;
-  if (!l->is_known || ++l->n_steps > CRN_GRAMMAR_MAX_NODES || l->depth > CRN_GRAMMAR_MAX_DEPTH) {
+  if (!l->is_known || !*l->steps_left || l->depth > CRN_GRAMMAR_MAX_DEPTH) {
     l->is_known = false;
     return false;
   }
+  --*l->steps_left;
   switch (node->kind) {
     case CRN_NODE_REPEAT:
       found = is_repeated && node->max != node->min && node->max != 1;
@@ -344,17 +345,16 @@ static bool has_loop(loops *l, const crn_node *node, bool is_repeated) {
 }
 
 // The automaton of a node that has loops in loops and is not too large for it, else NULL.
-static const crn_node *single(crn_rules *r, const crn_node *node, bool is_plain, bool *out_is_known) {
-  loops l = {.rules = r, .is_known = true};
+static const crn_node *single(crn_rules *r, const crn_node *node, bool is_plain, size_t *steps_left) {
+  loops l = {.rules = r, .steps_left = steps_left, .is_known = true};
   const bool wants_one = has_loop(&l, node, false) && l.is_known;
-  *out_is_known = l.is_known;
   return wants_one ? crn_automaton_node(r, node, is_plain) : NULL;
 }
 
 const crn_node *crn_language_single(crn_rules *r, const crn_node *node, bool is_plain) {
-  bool is_known;
+  size_t steps_left = MAX_STEPS;
   if (crn_rules_failed(r)) return crn_node_empty();
-  const crn_node *automaton = single(r, node, is_plain, &is_known);
+  const crn_node *automaton = single(r, node, is_plain, &steps_left);
   if (automaton || crn_rules_failed(r)) return automaton ? automaton : crn_node_empty();
   return is_plain ? node : crn_form_written(r, node);
 }
@@ -370,7 +370,7 @@ static void visit(crn_rules *r, const crn_node *node, unsigned char *seen, int32
 void crn_language_simplify(crn_rules *r) {
   unsigned char *seen;
   int32_t *list;
-  size_t n = 0;
+  size_t n = 0, steps_left = MAX_STEPS;
   if (crn_rules_failed(r) || !r->bodies.size) return;
   cairn_status status = crn_arena_array(&r->arena, r->bodies.size, sizeof *seen, &seen);
   if (status == CAIRN_OK) status = crn_arena_array(&r->arena, r->bodies.size, sizeof *list, &list);
@@ -383,9 +383,8 @@ void crn_language_simplify(crn_rules *r) {
   while (n && !crn_rules_failed(r)) {
     const int32_t rule = list[--n];
     const crn_node *body = r->bodies.items[rule];
-    bool is_known;
     if (!body) continue;
-    const crn_node *automaton = single(r, body, true, &is_known);
+    const crn_node *automaton = single(r, body, true, &steps_left);
     if (automaton) {
       r->bodies.items[rule] = automaton;
     } else {
