@@ -17,8 +17,8 @@ bool crn_step_takes_pages(const crn_step *s, uint32_t i) {
 }
 
 static bool updates_pages(const crn_step *s, int32_t state) {
-  return s->state == state &&
-         (!s->update || s->update == crn_fused_place_update || s->update == crn_fused_choose_update || s->update == crn_fused_blend_update);
+  return s->state == state && (!s->update || s->update == crn_fused_place_update || s->update == crn_fused_layer_update ||
+                               s->update == crn_fused_choose_update || s->update == crn_fused_blend_update);
 }
 
 // Marks results that are looks at the state. False when the step needs a copy of it.

@@ -29,6 +29,8 @@ cairn_status crn_pass_identities(crn_plan *plan);
 cairn_status crn_pass_norms(crn_plan *plan);
 /// gather_nd of a single place becomes a view.
 void crn_pass_picks(crn_plan *plan);
+/// A layer of a state that is written by choosing between it and the old layers is written to the state at once, and read back.
+cairn_status crn_pass_layer_writes(crn_plan *plan);
 /// Updates of states that masks and shifts spell out change the state in place.
 cairn_status crn_pass_state_writes(crn_plan *plan);
 /// Attention spelled out in products, masks and softmax becomes one step, which reads only what the mask leaves.

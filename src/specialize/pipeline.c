@@ -40,6 +40,7 @@ cairn_status crn_specialize_plan(crn_plan *p, const crn_specialization *options)
   CRN_TRY(crn_pass_share_steps(p));
   CRN_TRY(crn_pass_identities(p));
   CRN_TRY(crn_pass_norms(p));
+  CRN_TRY(crn_pass_layer_writes(p));
   CRN_TRY(crn_pass_state_writes(p));
   CRN_TRY(crn_pass_attention(p));
   CRN_TRY(crn_pass_head_attention(p));

@@ -371,6 +371,9 @@ cairn_status crn_scatter_nd_update(const crn_kernel_args *args, const crn_tensor
 cairn_status crn_slice_update_in_place(const crn_kernel_args *args, const crn_tensor *target, int64_t *out_bytes) {
   crn_tensor base = *target, window;
   CRN_TRY(crn_ref_slice_window(args, &base, &window));
+  // Steps that specialization made have no inference that looks at the bounds.
+  if (!crn_tensor_same_shape(&args->operands[4], &window))
+    return CRN_FAIL(INVALID_ARGUMENT, "slice_update: the new value has another shape than the slice it is written to");
   if (window.pages) {
     int64_t first, end;
     crn_paged_rows(&window, &first, &end);
@@ -380,4 +383,29 @@ cairn_status crn_slice_update_in_place(const crn_kernel_args *args, const crn_te
   crn_tensor_copy(&args->operands[4], &window);
   *out_bytes = crn_tensor_count(&window) * (int64_t)cairn_dtype_bytes(window.dtype);
   return CAIRN_OK;
+}
+
+// --- layers -----------------------------------------------------------------------------------------------------------------
+
+cairn_status crn_fused_layer_update(const crn_kernel_args *args, const crn_tensor *target, int64_t *out_bytes) {
+  const crn_fused_layer *f = args->fused;
+  crn_tensor layer = *target, operands[5];
+  if (f->index >= target->dims[f->axis])
+    return CRN_FAIL(INVALID_ARGUMENT, "index %lld of a dimension of size %lld", (long long)f->index, (long long)target->dims[f->axis]);
+  layer.data = crn_tensor_at(target, f->index * target->strides[f->axis]);
+  layer.rank--;
+  for (int d = f->axis; d < layer.rank; d++) layer.dims[d] = target->dims[d + 1], layer.strides[d] = target->strides[d + 1];
+  for (int i = 0; i < 5; i++) operands[i] = args->operands[i];
+  operands[0] = layer;
+  crn_kernel_args inner = *args;
+  inner.id = CRN_OP_slice_update;
+  inner.fused = NULL;
+  inner.operands = operands;
+  return crn_slice_update_in_place(&inner, &layer, out_bytes);
+}
+
+cairn_status crn_fused_layer_run(const crn_kernel_args *args) {
+  int64_t bytes;
+  CRN_TRY(copy_old(args));
+  return crn_fused_layer_update(args, &args->results[0], &bytes);
 }

@@ -35,6 +35,15 @@ cairn_status crn_fused_shift_update(const crn_kernel_args *args, const crn_tenso
 cairn_status crn_fused_roll_run(const crn_kernel_args *args);
 cairn_status crn_fused_roll_update(const crn_kernel_args *args, const crn_tensor *target, int64_t *out_bytes);
 
+/// slice_update of one index of a dimension, without that dimension: a layer of a cache. Operands: old, the bounds as slice takes them
+/// (start, end, strides), the new value.
+typedef struct crn_fused_layer {
+  int axis;
+  int64_t index;
+} crn_fused_layer;
+cairn_status crn_fused_layer_run(const crn_kernel_args *args);
+cairn_status crn_fused_layer_update(const crn_kernel_args *args, const crn_tensor *target, int64_t *out_bytes);
+
 /// slice_update, in pages too.
 cairn_status crn_slice_update_in_place(const crn_kernel_args *args, const crn_tensor *target, int64_t *out_bytes);
 
