@@ -24,24 +24,39 @@ static inline __attribute__((always_inline)) void ask(const void *p, int64_t byt
   for (int i = 0; i < n; i++) _mm_prefetch((const char *)p + i * bytes, _MM_HINT_T0);
 }
 
-static void score(const uint16_t *q, int64_t d, const uint16_t *keys, int from, int to, float *scores) {
-  size_t q_bytes = (size_t)d * 2;
+// The products of terms that count: with the first term of the keys both of the queries, and with the second one the first.
+static void score(const uint16_t *q, int64_t d, const uint16_t *keys, int key_terms, int from, int to, float *scores) {
+  size_t q_bytes = (size_t)d * 2 * 2;
   for (int c = from; c < to; c += 32) {
-    const uint16_t *left = keys + c * d, *right = left + 16 * d;
+    const uint16_t *left = keys + c * d * key_terms, *right = left + 16 * d * key_terms;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    for (int64_t i = 0; i < d; i += 32) {
-      ask(left + (i + 64) * 16, 64, 16);
-      _tile_loadd(4, q + i, q_bytes);
-      _tile_loadd(6, left + i * 16, 64);
+    for (int64_t i = 0; i < d; i += 32, left += key_terms * TILE, right += key_terms * TILE) {
+      const uint16_t *items = q + i, *more = items + 32 * d;
+      ask(left + 2 * key_terms * TILE, 64, 16 * key_terms);
+      _tile_loadd(4, items + d, q_bytes);
+      _tile_loadd(6, left, 64);
       _tile_dpbf16ps(0, 4, 6);
-      ask(right + (i + 64) * 16, 64, 16);
-      _tile_loadd(7, right + i * 16, 64);
+      ask(right + 2 * key_terms * TILE, 64, 16 * key_terms);
+      _tile_loadd(7, right, 64);
       _tile_dpbf16ps(1, 4, 7);
-      _tile_loadd(5, q + 16 * d + i, q_bytes);
+      _tile_loadd(5, more + d, q_bytes);
       _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+      _tile_loadd(4, items, q_bytes);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_dpbf16ps(1, 4, 7);
+      _tile_loadd(5, more, q_bytes);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+      if (key_terms == 1) continue;
+      _tile_loadd(6, left + TILE, 64);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_loadd(7, right + TILE, 64);
+      _tile_dpbf16ps(1, 4, 7);
       _tile_dpbf16ps(3, 5, 7);
     }
     _tile_stored(0, scores + c, BLOCK * 4);

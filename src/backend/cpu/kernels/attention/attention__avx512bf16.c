@@ -24,11 +24,27 @@ INLINE __m512i load32(const void *row, int64_t i, int64_t d, int type) {
   return (__m512i)_mm512_cvtne2ps_pbh(high, low);
 }
 
+// What bf16 leaves of 16 numbers: nothing of those that are not finite as bf16.
+INLINE __m512 rest16(__m512 x) {
+  __m512 taken = _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(x)), 16));
+  const __m512i exponent = _mm512_set1_epi32(0x7f800000);
+  __mmask16 finite = _mm512_cmpneq_epi32_mask(_mm512_and_si512(_mm512_castps_si512(taken), exponent), exponent);
+  return _mm512_maskz_sub_ps(finite, x, taken);
+}
+
+// Elements i to i + 31 of the second term of a row of f32 or f16.
+INLINE __m512i load_rest32(const void *row, int64_t i, int64_t d, int type) {
+  __m512 low = load16(row, i, some16(d - i), type), high = load16(row, i + 16, some16(d - i - 16), type);
+  return (__m512i)_mm512_cvtne2ps_pbh(rest16(high), rest16(low));
+}
+
 void crn_bf16_pack_query(const float *q, int64_t d, float scale, uint16_t *out) {
+  uint16_t *rest = out + (d + 31) / 32 * 32;
   for (int64_t i = 0; i < d; i += 32) {
-    __m512 s = _mm512_set1_ps(scale), low = _mm512_maskz_loadu_ps(some16(d - i), q + i);
-    __m512 high = _mm512_maskz_loadu_ps(some16(d - i - 16), q + i + 16);
-    _mm512_storeu_si512(out + i, (__m512i)_mm512_cvtne2ps_pbh(_mm512_mul_ps(high, s), _mm512_mul_ps(low, s)));
+    __m512 s = _mm512_set1_ps(scale), low = _mm512_mul_ps(_mm512_maskz_loadu_ps(some16(d - i), q + i), s);
+    __m512 high = _mm512_mul_ps(_mm512_maskz_loadu_ps(some16(d - i - 16), q + i + 16), s);
+    _mm512_storeu_si512(out + i, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+    _mm512_storeu_si512(rest + i, (__m512i)_mm512_cvtne2ps_pbh(rest16(high), rest16(low)));
   }
 }
 
@@ -61,15 +77,21 @@ INLINE void transpose16(__m512i *r) {
   for (int i = 0; i < 16; i++) r[i] = t[i];
 }
 
+INLINE void pack_tile(const void *const *rows, int64_t i, int64_t d, uint16_t *out, int type, bool is_rest) {
+  __m512i r[16];
+#pragma GCC unroll 16
+  for (int j = 0; j < 16; j++) r[j] = is_rest ? load_rest32(rows[j], i, d, type) : load32(rows[j], i, d, type);
+  transpose16(r);
+#pragma GCC unroll 16
+  for (int j = 0; j < 16; j++) _mm512_storeu_si512(out + 32 * j, r[j]);
+}
+
 INLINE void pack_keys(const void *const *rows, int n, int64_t d, uint16_t *out, int type) {
+  const int terms = crn_bf16_key_terms(type);
   for (int c = 0; c < n; c += 16) {
-    for (int64_t i = 0; i < d; i += 32, out += TILE) {
-      __m512i r[16];
-#pragma GCC unroll 16
-      for (int j = 0; j < 16; j++) r[j] = load32(rows[c + j], i, d, type);
-      transpose16(r);
-#pragma GCC unroll 16
-      for (int j = 0; j < 16; j++) _mm512_storeu_si512(out + 32 * j, r[j]);
+    for (int64_t i = 0; i < d; i += 32, out += terms * TILE) {
+      pack_tile(rows + c, i, d, out, type, false);
+      if (terms > 1) pack_tile(rows + c, i, d, out + TILE, type, true);
     }
   }
 }
@@ -205,13 +227,19 @@ INLINE void multiply(const uint16_t *left, int64_t ld_left, const uint16_t *righ
   }
 }
 
-static void score(const uint16_t *q, int64_t d, const uint16_t *keys, int from, int to, float *scores) {
+// The products of terms that count, the smaller ones first.
+static void score(const uint16_t *q, int64_t d, const uint16_t *keys, int key_terms, int from, int to, float *scores) {
   for (int c = from; c < to; c += 32) {
     for (int r = 0; r < CRN_BF16_ITEMS; r += 8) {
+      const uint16_t *items = q + r * 2 * d, *k0 = keys + c * d * key_terms, *k1 = k0 + 16 * d * key_terms;
       __m512 acc[8][2];
 #pragma GCC unroll 8
       for (int i = 0; i < 8; i++) acc[i][0] = acc[i][1] = _mm512_setzero_ps();
-      multiply(q + r * d, d, keys + c * d, keys + (c + 16) * d, d / 2, acc, 8);
+      for (int64_t i = 0; i < d; i += 32, k0 += key_terms * TILE, k1 += key_terms * TILE) {
+        multiply(items + d + i, 2 * d, k0, k1, 16, acc, 8);
+        if (key_terms > 1) multiply(items + i, 2 * d, k0 + TILE, k1 + TILE, 16, acc, 8);
+        multiply(items + i, 2 * d, k0, k1, 16, acc, 8);
+      }
 #pragma GCC unroll 8
       for (int i = 0; i < 8; i++) {
         _mm512_storeu_ps(scores + (r + i) * BLOCK + c, acc[i][0]);

@@ -12,6 +12,7 @@ typedef struct work {
   const crn_attention *a;
   const crn_bf16_parts *parts;
   int64_t kv_head, key_size, value_size;  ///< sizes are rounded up to 32
+  int key_terms;
   int n_items;
   crn_attention_item *items;
   crn_bf16_state *states;
@@ -39,12 +40,13 @@ static size_t lay_out(work *w, const crn_attention *a, int64_t n, void *scratch)
   w->a = a;
   w->n_items = (int)n;
   w->key_size = padded(a->key_size);
+  w->key_terms = crn_bf16_key_terms(a->k.type);
   w->value_size = padded(a->value_size);
   w->items = carve(scratch, &at, count * sizeof *w->items);
   w->states = carve(scratch, &at, count * sizeof *w->states);
-  w->queries = carve(scratch, &at, count * (size_t)w->key_size * 2);
+  w->queries = carve(scratch, &at, count * (size_t)w->key_size * 2 * 2);
   w->sums = carve(scratch, &at, count * (size_t)w->value_size * sizeof(float));
-  w->keys = carve(scratch, &at, BLOCK * (size_t)w->key_size * 2);
+  w->keys = carve(scratch, &at, BLOCK * (size_t)(w->key_size * w->key_terms) * 2);
   w->values = carve(scratch, &at, BLOCK * (size_t)w->value_size * 2);
   w->weights = carve(scratch, &at, ITEMS * BLOCK * 2);
   w->scores = carve(scratch, &at, ITEMS * BLOCK * sizeof(float));
@@ -66,7 +68,7 @@ static void fill_zero(void *data, size_t bytes) {
 static void start_items(work *w, int64_t first_row) {
   const crn_attention *a = w->a;
   int64_t group = a->heads / a->kv_heads, count = padded(w->n_items);
-  fill_zero(w->queries, (size_t)(count * w->key_size) * 2);
+  fill_zero(w->queries, (size_t)(count * w->key_size) * 2 * 2);
   fill_zero(w->sums, (size_t)(count * w->value_size) * 4);
   fill_zero(w->weights, ITEMS * BLOCK * 2);
   fill_zero(w->zeros, (size_t)(w->key_size > w->value_size ? w->key_size : w->value_size) * sizeof(float));
@@ -75,7 +77,7 @@ static void start_items(work *w, int64_t first_row) {
     w->items[i] = crn_attention_item_of(a, row, head);
     w->states[i] = (crn_bf16_state){.top = -__builtin_inff()};
     const float *q = a->q + row * a->q_row_stride + head * a->q_head_stride;
-    w->parts->pack_query(q, a->key_size, a->scale * CRN_BF16_LOG2E, w->queries + i * w->key_size);
+    w->parts->pack_query(q, a->key_size, a->scale * CRN_BF16_LOG2E, w->queries + i * w->key_size * 2);
   }
 }
 
@@ -96,7 +98,7 @@ static void pack_block(work *w, int from, int to) {
   const void *rows[BLOCK];
   find_rows(w, &a->k, from, to, rows);
   int first = from / 32 * 32, n = (to + 31) / 32 * 32 - first;
-  w->parts->pack_keys[a->k.type](rows + first, n, a->key_size, w->keys + first * w->key_size);
+  w->parts->pack_keys[a->k.type](rows + first, n, a->key_size, w->keys + first * w->key_size * w->key_terms);
   find_rows(w, &a->v, from, to, rows);
   w->parts->pack_values[a->v.type](rows, (to + 31) / 32 * 32, a->value_size, w->values, w->strange);
 }
@@ -198,7 +200,7 @@ static void take_items(work *w, int i, int n) {
   int from, to;
   extent(any, &from, &to);
   from = from / 32 * 32, to = (to + 31) / 32 * 32;
-  w->parts->score(w->queries + i * w->key_size, w->key_size, w->keys, from, to, w->scores);
+  w->parts->score(w->queries + i * w->key_size * 2, w->key_size, w->keys, w->key_terms, from, to, w->scores);
   if (w->masks) add_masks(w, i, n, from, to);
   float *sums = w->sums + i * w->value_size;
   w->parts->soften(w->scores, w->weights, all ? NULL : w->live, n, from, to, w->states + i, sums, w->value_size);

@@ -1,6 +1,9 @@
 /// The loops and the driver of attention in bf16 arithmetic: blocks of 128 positions, tiles of 32 items.
 ///
-/// Packed keys: for each 16 positions and each 32 features a tile of 16 pairs of features × 16 positions × 2. Packed values: for
+/// Queries and keys have two terms, what bf16 holds of them and what that leaves (of keys stored as bf16 nothing is left, and their second
+/// term is not there): rounded ones would cost models of many layers thousandths of the cosine of their logits. Weights and values
+/// cost little. Packed queries: d first terms, d second ones. Packed keys: for each 16 positions and each 32 features a tile of 16 pairs of
+/// features × 16 positions × 2 for each term. Packed values: for
 /// each 32 features and each 32 positions two tiles of 16 pairs of positions × 16 features × 2. Both are what a tile product takes
 /// as its right side. Scores are in units of ln 2, so that weights are powers of 2.
 #ifndef CRN_BACKEND_CPU_KERNELS_ATTENTION_BF16_H
@@ -23,13 +26,13 @@ typedef struct crn_bf16_parts {
   const crn_attention_parts *exact;  ///< for masks and rows with everything masked
   void (*begin)(void);               ///< before the products of a job, on its thread
   void (*end)(void);
-  /// q[d] * scale as bf16, filled up with zeros to a multiple of 32.
+  /// q[d] * scale in two terms, each filled up with zeros to a multiple of 32.
   void (*pack_query)(const float *q, int64_t d, float scale, uint16_t *out);
   /// n rows (a multiple of 16) of d elements. Values that are not finite are packed as 0 and their positions returned in the bits.
   void (*pack_keys[CRN_CACHE_TYPES])(const void *const *rows, int n, int64_t d, uint16_t *out);
   void (*pack_values[CRN_CACHE_TYPES])(const void *const *rows, int n, int64_t d, uint16_t *out, uint64_t *strange);
-  /// scores[i * 128 + c] for 32 items and columns [from, to), multiples of 32; d is a multiple of 32.
-  void (*score)(const uint16_t *q, int64_t d, const uint16_t *keys, int from, int to, float *scores);
+  /// scores[i * 128 + c] for 32 items and columns [from, to), multiples of 32; d is a multiple of 32. Keys have one term or two.
+  void (*score)(const uint16_t *q, int64_t d, const uint16_t *keys, int key_terms, int from, int to, float *scores);
   /// scores[c] += mask[c] / ln 2 for c in [from, to), multiples of 32.
   void (*add_mask)(float *scores, const float *mask, int from, int to);
   /// Scores to weights, as bf16, for n items; columns outside [from, to) are not touched. live: two words an item; NULL = all.
@@ -41,6 +44,9 @@ typedef struct crn_bf16_parts {
 } crn_bf16_parts;
 
 extern const crn_bf16_parts crn_bf16_parts__avx512bf16, crn_bf16_parts__amx;
+
+/// Terms of packed keys of a type of cache.
+static inline int crn_bf16_key_terms(int type) { return type == CRN_CACHE_BF16 ? 1 : 2; }
 
 /// Loops of avx512bf16 that amx shares.
 #define CRN_BF16_SHARED(type)                                                               \
