@@ -16,8 +16,8 @@
 /// at 0, so its bits do not depend on the number of rows, on tiles or on the kernel (the scalar kernels round the product and
 /// the sum separately, as they have no FMA). BF16: activations rounded to bf16, sums in f32. INT8: activations as signed
 /// bytes with a scale per group of 32, integer sums within a group, f32 across groups. A kernel may be more exact than its
-/// mode; AMX kernels round the weights to bf16 too. In BF16 and INT8 bits may depend on the kernel and so on the number of
-/// rows, never on which other rows a call has or on how tiles are split.
+/// mode (rows as 16-bit integers, with weights that are such integers too); AMX kernels of BF16 round the weights to bf16 too. In BF16 and
+/// INT8 bits may depend on the kernel and so on the number of rows, never on which other rows a call has or on how tiles are split.
 ///
 /// Infinities and NaN in x reach only the outputs of their row (in INT8 all of them become NaN).
 #ifndef CRN_BACKEND_CPU_KERNELS_LINEAR_H
@@ -45,7 +45,13 @@ typedef enum crn_linear_format {
   CRN_LINEAR_FORMATS
 } crn_linear_format;
 
-typedef enum crn_linear_mode { CRN_LINEAR_EXACT, CRN_LINEAR_MODE_BF16, CRN_LINEAR_MODE_INT8, CRN_LINEAR_MODES } crn_linear_mode;
+typedef enum crn_linear_mode {
+  CRN_LINEAR_EXACT,
+  CRN_LINEAR_MODE_BF16,
+  CRN_LINEAR_MODE_INT8,
+  CRN_LINEAR_MODES,
+  CRN_LINEAR_ROWS_INT16 = CRN_LINEAR_MODES  ///< of rows only: how some kernels of INT8 want them prepared
+} crn_linear_mode;
 
 /// What an entry times the factor of its output is rounded to.
 typedef enum crn_linear_rounding { CRN_LINEAR_TO_F32, CRN_LINEAR_TO_F16, CRN_LINEAR_TO_BF16 } crn_linear_rounding;

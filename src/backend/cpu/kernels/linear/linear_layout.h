@@ -13,8 +13,9 @@
 /// - F16, F32: [64 inputs][16]. BF16: [32 pairs of inputs][16][2], the operand of bf16 dot products and tiles.
 ///
 /// Prepared rows are padded with zeros to whole blocks. EXACT: f32. BF16: bf16. INT8: all quants, then an f32 scale per group, then
-/// an i32 sum of the quants per group. The size of a row is an odd number of cache lines, lest rows of a power of two meet in
-/// the same sets of the cache.
+/// an i32 sum of the quants per group. INT16: of each block the high bytes, then the low ones, signed, that is high * 256 + low; then an
+/// f32 scale per piece of LINEAR_PIECES. The size of a row is an odd number of cache lines, lest rows of a power of two meet in the same
+/// sets of the cache.
 #ifndef CRN_BACKEND_CPU_KERNELS_LINEAR_LAYOUT_H
 #define CRN_BACKEND_CPU_KERNELS_LINEAR_LAYOUT_H
 
@@ -37,6 +38,8 @@ enum {
 
 /// Tiles and blocks that AMX kernels widen at a time: about a quarter of a megabyte of bf16.
 enum { LINEAR_WIDE_TILES = 16, LINEAR_WIDE_BLOCKS = 9 };
+/// The pieces of nearly equal size that they divide so many blocks into.
+#define LINEAR_PIECES(blocks) (((blocks) + LINEAR_WIDE_BLOCKS - 1) / LINEAR_WIDE_BLOCKS)
 
 /// Bytes of a group of P formats, entries of a table as it is stored, and bytes in front of the blocks of a tile.
 #define LINEAR_P_GROUP(bits) (64 * (bits))

@@ -31,6 +31,8 @@ size_t crn_linear_row_bytes(crn_linear_mode mode, int64_t k) {
     bytes = blocks * LINEAR_BLOCK * sizeof(float);
   } else if (mode == CRN_LINEAR_MODE_BF16) {
     bytes = blocks * LINEAR_BLOCK * sizeof(uint16_t);
+  } else if (mode == CRN_LINEAR_ROWS_INT16) {
+    bytes = blocks * LINEAR_BLOCK * sizeof(uint16_t) + LINEAR_PIECES(blocks) * sizeof(float);
   } else {
     bytes = blocks * LINEAR_BLOCK + groups * (sizeof(float) + sizeof(int32_t));
   }

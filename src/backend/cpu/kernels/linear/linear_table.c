@@ -44,6 +44,13 @@ SCRATCH scratch_bf16(int64_t k) {
   return (size_t)2 * LINEAR_WIDE_TILES * LINEAR_LANES * sizeof(uint16_t) * LINEAR_WIDE_BLOCKS * LINEAR_BLOCK;
 }
 
+// A quarter of a megabyte of weights, twice, with scales for their outputs; and the sums of two tiles.
+SCRATCH scratch_int16(int64_t k) {
+  (void)k;
+  return (size_t)2 * LINEAR_WIDE_TILES * LINEAR_LANES * (sizeof(uint16_t) * LINEAR_WIDE_BLOCKS * LINEAR_BLOCK + sizeof(float)) +
+         (size_t)2 * 4 * LINEAR_TILE_ROWS * LINEAR_LANES * sizeof(int32_t);
+}
+
 // A pair of tiles as f32.
 SCRATCH scratch_f32(int64_t k) { return (size_t)2 * LINEAR_LANES * sizeof(float) * (size_t)LINEAR_BLOCKS(k) * LINEAR_BLOCK; }
 
@@ -74,11 +81,13 @@ const crn_linear_kernel *crn_linear_list(int *out_n) {
 crn_linear_parts_fn crn_linear_parts_of(const crn_linear_kernel *kernel) {
 #if defined(__x86_64__)
 #define PART(rhs) {crn_linear_bf16_##rhs##_f32_32x32__amx, crn_linear_parts_##rhs##__amx},
+#define PART_INT16(rhs) {crn_linear_int16_##rhs##_f32_32x16__amx, crn_linear_int16_parts_##rhs##__amx},
   static const struct {
     crn_linear_fn run;
     crn_linear_parts_fn parts;
-  } all[] = {LINEAR_AMX_PARTS(PART)};
+  } all[] = {LINEAR_AMX_PARTS(PART) LINEAR_AMX_INT16_PARTS(PART_INT16)};
 #undef PART
+#undef PART_INT16
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     if (all[i].run == kernel->run) return all[i].parts;
   }
@@ -89,7 +98,7 @@ crn_linear_parts_fn crn_linear_parts_of(const crn_linear_kernel *kernel) {
 
 int64_t crn_linear_row_block(const crn_linear_kernel *kernel) {
 #if defined(__x86_64__)
-  if (kernel->prepare == crn_linear_prepare_bf16__amx) return CRN_LINEAR_ROW_BLOCK;
+  if (kernel->prepare == crn_linear_prepare_bf16__amx || kernel->prepare == crn_linear_prepare_int16__amx) return CRN_LINEAR_ROW_BLOCK;
 #endif
   (void)kernel;
   return 1;

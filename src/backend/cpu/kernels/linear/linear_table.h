@@ -35,6 +35,12 @@ void crn_linear_widened__amx(const crn_linear_weights *w, crn_linear_widen_fn wi
   void crn_linear_parts_##rhs##__amx(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin, \
                                      int64_t tile_end, float *sums, int64_t ld, void *scratch, const crn_linear_sink *sink);
 LINEAR_AMX_PARTS(LINEAR_DECLARE_PARTS)
+#define LINEAR_AMX_INT16_PARTS(PART) PART(q4) PART(q4m) PART(q8) PART(q8m)
+#define LINEAR_DECLARE_INT16_PARTS(rhs)                                                                                     \
+  void crn_linear_int16_parts_##rhs##__amx(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, \
+                                           int64_t tile_begin, int64_t tile_end, float *sums, int64_t ld, void *scratch,    \
+                                           const crn_linear_sink *sink);
+LINEAR_AMX_INT16_PARTS(LINEAR_DECLARE_INT16_PARTS)
 #endif
 
 #define LINEAR(format, mode, rows, least, lhs, rhs, tile, isa, bits, prepare, scratch)                                                 \

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "backend/cpu/kernels/linear/linear.h"
+#include "backend/cpu/kernels/linear/linear_layout.h"
 #include "base/cpu.h"
 #include "tensor/half.h"
 
@@ -54,6 +55,7 @@ typedef struct matrix {
   guarded packed;
   float *values;      // n x k, what the kernels should multiply with
   float *magnitudes;  // n x k, of the parts a value is the sum of
+  float *tops;        // n x k, of quants: the largest magnitude that the scale and the minimum of a value allow
 } matrix;
 
 // How scales and activations are drawn.
@@ -69,6 +71,11 @@ static float draw_input(flavour how) {
   static const float edges[] = {0, 1e30f, -1e25f, 1e-40f, -0x1p-149f, 1e-36f, 3e-20f};
   if (how == EXTREME && next_random() % 4 == 0) return edges[next_random() % 7];
   return uniform();
+}
+
+static float largest_weight(crn_linear_format f, int zero, double scale, double low) {
+  const double least = ((is_4bit(f) ? 0 : -128) - zero) * scale + low, most = ((is_4bit(f) ? 15 : 127) - zero) * scale + low;
+  return (float)fmax(fabs(least), fabs(most));
 }
 
 static void fill_quants(matrix *m, int64_t row, flavour how) {
@@ -88,6 +95,7 @@ static void fill_quants(matrix *m, int64_t row, flavour how) {
     int quant = (four ? bytes[i] : (int8_t)bytes[i]) - m->w.zero;
     m->values[row * k + i] = (float)(quant * scale + low);
     m->magnitudes[row * k + i] = (float)((abs(quant) + 256) * fabs(scale) + fabs(low));
+    m->tops[row * k + i] = largest_weight(m->w.format, m->w.zero, scale, low);
   }
   free(bytes);
   free(scales);
@@ -118,6 +126,7 @@ static matrix matrix_make(crn_linear_format f, int64_t n, int64_t k, int zero, f
   m.w.data = m.packed.data;
   m.values = malloc((size_t)(n * k) * sizeof(float) + 4);
   m.magnitudes = malloc((size_t)(n * k) * sizeof(float) + 4);
+  m.tops = malloc((size_t)(n * k) * sizeof(float) + 4);
   for (int64_t row = 0; row < n; row++) is_quant(f) ? fill_quants(&m, row, how) : fill_floats(&m, row, how);
   return m;
 }
@@ -126,6 +135,7 @@ static void matrix_free(matrix *m) {
   guarded_free(&m->packed);
   free(m->values);
   free(m->magnitudes);
+  free(m->tops);
 }
 
 // --- rows -----------------------------------------------------------------------------------------------------------------
@@ -134,6 +144,7 @@ typedef struct activations {
   guarded memory;
   size_t row_bytes;
   float *values;  // n_rows x k, what the prepared rows stand for
+  float *units;   // n_rows x k, of INT16: the scale of each value
 } activations;
 
 static const crn_linear_kernel *scalar_for(crn_linear_mode rows_mode) {
@@ -168,17 +179,45 @@ static void read_row(const crn_linear_kernel *kernel, const activations *a, int6
   }
 }
 
+// Prepared 16-bit integers: the nearest of what each piece is scaled to, in two signed bytes, and zeros behind the end.
+static void read_int16(const crn_linear_kernel *kernel, const activations *a, int64_t row, const float *x, int64_t k) {
+  enum { STRIDE = CRN_LINEAR_ROW_BLOCK * CRN_LINEAR_ROW_LINE };
+  const char *from = a->memory.data + crn_linear_row_offset(kernel, a->row_bytes, row);
+  const int64_t blocks = (k + 63) / 64;
+  for (int64_t i = 0, piece = 0; i < blocks * 64; i++) {
+    if (i / 64 >= blocks * (piece + 1) / LINEAR_PIECES(blocks)) piece++;
+    const char *line = from + i / 64 * 2 * STRIDE + i % 64, *scales = from + 2 * blocks * STRIDE;
+    float scale;
+    memcpy(&scale, scales + piece / 16 * STRIDE + piece % 16 * 4, sizeof scale);
+    const int whole = *(const int8_t *)line * 256 + *(const int8_t *)(line + STRIDE);
+    if (i >= k) {
+      assert_int_equal(whole, 0);
+      continue;
+    }
+    a->values[row * k + i] = (float)whole * scale;
+    a->units[row * k + i] = scale;
+    // Those that are not finite make the scale NaN, which all differences are then.
+    if (fabsf(a->values[row * k + i] - x[i]) > 0.51f * scale + 0x1p-107f)
+      fail_msg("%s: %.9g was prepared as %.9g", kernel->name, x[i], a->values[row * k + i]);
+  }
+}
+
 // Prepares rows with the kernel's function and, beside it, with the scalar one: all sets must agree, padding included.
 static activations activations_make(const crn_linear_kernel *kernel, const float *x, int64_t n_rows, int64_t k) {
   activations a = {.row_bytes = crn_linear_row_bytes(kernel->rows_mode, k)};
   const int64_t block = crn_linear_row_block(kernel);
   a.memory = guarded_make(a.row_bytes * (size_t)((n_rows + block - 1) / block * block));
   a.values = malloc((size_t)(n_rows * k) * sizeof(float) + 4);
+  a.units = malloc((size_t)(n_rows * k) * sizeof(float) + 4);
   guarded input = guarded_make((size_t)k * sizeof(float)), plain = guarded_make(a.row_bytes);
   char *row = aligned_alloc(64, a.row_bytes);
   for (int64_t r = 0; r < n_rows; r++) {
     memcpy(input.data, x + r * k, (size_t)k * sizeof(float));
     kernel->prepare((const float *)(const void *)input.data, k, a.memory.data + crn_linear_row_offset(kernel, a.row_bytes, r));
+    if (kernel->rows_mode == CRN_LINEAR_ROWS_INT16) {
+      read_int16(kernel, &a, r, x + r * k, k);
+      continue;
+    }
     scalar_for(kernel->rows_mode)->prepare((const float *)(const void *)input.data, k, plain.data);
     read_row(kernel, &a, r, k, plain.data, row);
     if (memcmp(row, plain.data, a.row_bytes) != 0) fail_msg("%s: preparation differs from the scalar one (k = %d)", kernel->name, (int)k);
@@ -193,12 +232,28 @@ static activations activations_make(const crn_linear_kernel *kernel, const float
 static void activations_free(activations *a) {
   guarded_free(&a->memory);
   free(a->values);
+  free(a->units);
 }
 
 // --- one case -------------------------------------------------------------------------------------------------------------
 
+// How far 16-bit integers may be off: weights by half of their unit, the largest one being 127 * 256 of them, and products of low bytes,
+// which are left out, by all they can be.
+static double int16_error(const matrix *m, const float *x, const float *units, int64_t row) {
+  const int64_t k = m->w.k, blocks = (k + 63) / 64, pieces = LINEAR_PIECES(blocks);
+  double error = 0;
+  for (int64_t piece = 0; piece < pieces; piece++) {
+    const int64_t from = blocks * piece / pieces * 64, end = blocks * (piece + 1) / pieces * 64;
+    double unit = 0;
+    for (int64_t i = from; i < end && i < k; i++) unit = fmax(unit, m->tops[row * k + i] / (127.0 * 256));
+    for (int64_t i = from; i < end && i < k; i++) error += unit * (0.51 * fabs((double)x[i]) + 128.0 * 128 * units[i]);
+  }
+  return error;
+}
+
 // Sums in f64 with the weights as they are and, as kernels for many rows do it in BF16, with those of `unpacked` rounded to bf16.
-static void check_value(const crn_linear_kernel *kernel, const matrix *m, const float *x, int64_t row, const float *unpacked, float got) {
+static void check_value(const crn_linear_kernel *kernel, const matrix *m, const float *x, const float *units, int64_t row,
+                        const float *unpacked, float got) {
   double exact = 0, rounded = 0, magnitude = 0, absolute = 0;
   int64_t k = m->w.k;
   for (int64_t i = 0; i < k; i++) {
@@ -210,6 +265,7 @@ static void check_value(const crn_linear_kernel *kernel, const matrix *m, const 
   }
   if (magnitude > 1e38) return;
   double tolerance = (double)(k + 8) * 0x1p-24 * magnitude + absolute;
+  if (kernel->rows_mode == CRN_LINEAR_ROWS_INT16) tolerance += int16_error(m, x, units, row);
   bool may_round = kernel->rows_mode == CRN_LINEAR_MODE_BF16 && kernel->cpu_bits != 0;
   if (fabs(got - exact) <= tolerance || (may_round && fabs(got - rounded) <= tolerance)) return;
   fail_msg("%s: output %d is %.9g, want %.9g or %.9g within %.3g (n = %d, k = %d)", kernel->name, (int)row, got, exact, rounded, tolerance,
@@ -293,7 +349,7 @@ static void check_case(const crn_linear_kernel *kernel, const matrix *m, const f
         float want = chain(a.values + r * k, unpacked, k, kernel->has_fma);
         if (!same_bits(got, want)) fail_msg("%s: output %d of row %d is %.9g, the chain %.9g", kernel->name, (int)i, (int)r, got, want);
       }
-      if (i < n) check_value(kernel, m, a.values + r * k, i, unpacked, got);
+      if (i < n) check_value(kernel, m, a.values + r * k, a.units + r * k, i, unpacked, got);
     }
   }
   for (int64_t r = 0; r + 1 < n_rows; r++) {
@@ -374,6 +430,7 @@ static void largest_sums(void **state) {
       crn_linear_row source = {bytes, scales, mins};
       crn_linear_pack_row(kernel->format, 16, K, row, &source, m.packed.data);
       for (int i = 0; i < K; i++) m.values[row * K + i] = four ? bytes[i] : (int8_t)bytes[i], m.magnitudes[row * K + i] = 256;
+      for (int i = 0; i < K; i++) m.tops[row * K + i] = four ? 15 : 128;
     }
     float *x = draw_rows(24, K, ORDINARY);
     for (int i = 0; i < 24 * K; i++) x[i] = i / K % 3 == 0 ? 127 : i / K % 3 == 1 ? -127 : i % 2 ? 127 : -127;

@@ -1,0 +1,440 @@
+// Many rows in the mode INT8: activations and weights as 16-bit integers, multiplied byte by byte.
+//
+// A row is scaled to 16 bits over each piece of some hundred inputs, and so are the weights of an output: both become a high and a low
+// signed byte. Of the four products of bytes the three that count are summed as integers, high by high in one tile register and both mixed
+// ones in another, and over a piece nothing is rounded. Products in bf16, which take two thirds of the time, keep 8 bits of each side, and
+// a model of thirty layers adds up their errors to several thousandths of the cosine of its logits.
+//
+// A call goes in stages, as in linear__amx.c: up to LINEAR_WIDE_TILES tiles of outputs over a piece. 32 rows of a piece stay in the
+// first-level cache for all tiles, which come from the second level. Between tile instructions the weights of the next stage are made,
+// and the sums of the tile before are scaled and added to what earlier pieces gave.
+#include <immintrin.h>
+
+#include "backend/cpu/kernels/linear/linear.h"
+#include "backend/cpu/kernels/linear/linear_layout.h"
+#include "backend/cpu/kernels/linear/linear_table.h"
+
+#define INLINE static inline __attribute__((always_inline))
+// The compiler does not know which memory tile instructions read and write.
+#define FENCE() __asm__ volatile("" : : : "memory")
+
+enum {
+  LANES = LINEAR_LANES,
+  ROWS = LINEAR_TILE_ROWS,
+  BLOCK_ROWS = CRN_LINEAR_ROW_BLOCK,
+  ROW_LINE = CRN_LINEAR_ROW_LINE,      ///< bytes of a block of inputs, of which a row has two: high and low ones
+  ROWS_BYTES = BLOCK_ROWS * ROW_LINE,  ///< of such lines of a block of rows
+  TILE_BYTES = LINEAR_BLOCK * LANES,   ///< of a block of weights: [inputs / 4][16 outputs][4], high ones, then low ones
+  WIDE_BYTES = 2 * TILE_BYTES,
+  UNITS = 8,             ///< in which a block is made
+  SUMS = ROWS * LANES,   ///< of a tile register
+  TOP = 127 * 256,       ///< the largest integer, of which the inverse of SMALLEST is not too large a multiple
+  SCALES = ROW_LINE / 4  ///< of the pieces of a row that lie in a line
+};
+
+#define SMALLEST (LINEAR_SMALLEST * 256)
+
+INLINE int64_t piece_begin(int64_t blocks, int64_t piece) { return blocks * piece / LINEAR_PIECES(blocks); }
+
+// --- rows -----------------------------------------------------------------------------------------------------------------
+
+INLINE __m512 load_some(const float *x, int64_t n) {
+  return _mm512_maskz_loadu_ps(n >= LANES ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1), x);
+}
+
+// The scale of n values, and its inverse; NaN and 0 when there are infinities or NaN.
+INLINE float scale_values(const float *x, int64_t n, float *out_inverse) {
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  // Compared as integers, infinities and NaN are the largest.
+  __m512i most = _mm512_setzero_si512();
+  for (int64_t i = 0; i < n; i += LANES)
+    most = _mm512_max_epi32(most, _mm512_and_si512(_mm512_castps_si512(load_some(x + i, n - i)), magnitude));
+  const int32_t bits = _mm512_reduce_max_epi32(most);
+  const float top = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(bits)));
+  *out_inverse = 0;
+  if (bits >= 0x7f800000) return __builtin_nanf("");
+  if (top < SMALLEST) return 0;
+  *out_inverse = TOP / top;
+  return top / TOP;
+}
+
+void crn_linear_prepare_int16__amx(const float *x, int64_t k, void *out_row) {
+  const int64_t blocks = LINEAR_BLOCKS(k), pieces = LINEAR_PIECES(blocks);
+  char *scales = (char *)out_row + 2 * blocks * ROWS_BYTES;
+  for (int64_t piece = 0; piece < pieces; piece++) {
+    const int64_t begin = piece_begin(blocks, piece), end = piece_begin(blocks, piece + 1);
+    const int64_t at = begin * LINEAR_BLOCK, n = (k < end * LINEAR_BLOCK ? k : end * LINEAR_BLOCK) - at;
+    float inverse;
+    const float scale = scale_values(x + at, n, &inverse);
+    *(float *)(void *)(scales + piece / SCALES * ROWS_BYTES + piece % SCALES * 4) = scale;
+    char *out = (char *)out_row + 2 * begin * ROWS_BYTES;
+    for (int64_t i = 0; i < (end - begin) * LINEAR_BLOCK; i += LANES) {
+      __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(load_some(x + at + i, n - i), _mm512_set1_ps(inverse)));
+      if (inverse == 0) v = _mm512_setzero_si512();
+      char *to = out + i / LINEAR_BLOCK * 2 * ROWS_BYTES + i % LINEAR_BLOCK;
+      // The low byte is signed: what it takes away the high one has more.
+      _mm_store_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8(_mm512_srai_epi32(_mm512_add_epi32(v, _mm512_set1_epi32(128)), 8)));
+      _mm_store_si128((__m128i *)(void *)(to + ROWS_BYTES), _mm512_cvtepi32_epi8(v));
+    }
+  }
+}
+
+// --- calls and stages -----------------------------------------------------------------------------------------------------
+
+/// A call: where its rows begin, and how its tiles and inputs are divided.
+typedef struct call {
+  const crn_linear_weights *w;
+  const char *rows;
+  int64_t row_stride;  ///< bytes of a block of rows
+  int64_t first;       ///< row of its block the call begins with
+  int64_t n_rows, tile_begin, n_tiles, blocks, tile_bytes;
+  int64_t groups, pieces;  ///< of tiles and of inputs
+  float *out;
+  int64_t ld;
+  unsigned char *wide;  ///< two stages' weights
+  float *scales;        ///< and their scales, [tile][16]
+  int32_t *sums;        ///< of two tiles: four registers each
+  const crn_linear_sink *sink;
+} call;
+
+typedef struct stage {
+  int64_t tile, n_tiles, block, n_blocks, piece;
+  bool is_first, is_last;  ///< of the pieces: sums begin at 0; are complete
+  unsigned char *wide;
+  float *scales;
+} stage;
+
+INLINE bool is_4bit(crn_linear_format f) { return f <= CRN_LINEAR_Q4M; }
+
+INLINE int block_bytes(crn_linear_format f) {
+  return f == CRN_LINEAR_Q4    ? LINEAR_Q4_BLOCK
+         : f == CRN_LINEAR_Q4M ? LINEAR_Q4M_BLOCK
+         : f == CRN_LINEAR_Q8  ? LINEAR_Q8_BLOCK
+                               : LINEAR_Q8M_BLOCK;
+}
+
+INLINE int64_t stages_of(const call *c) { return c->groups * c->pieces; }
+
+// Groups of tiles begin with even ones.
+INLINE int64_t group_begin(const call *c, int64_t group) {
+  int64_t tile = (c->n_tiles + 1) / 2 * group / c->groups * 2;
+  return tile < c->n_tiles ? tile : c->n_tiles;
+}
+
+INLINE stage stage_at(const call *c, int64_t i) {
+  int64_t group = i / c->pieces, piece = i % c->pieces, tile = group_begin(c, group), block = piece_begin(c->blocks, piece);
+  stage s = {.tile = tile, .n_tiles = group_begin(c, group + 1) - tile, .block = block, .piece = piece};
+  s.n_blocks = piece_begin(c->blocks, piece + 1) - block;
+  s.is_first = piece == 0;
+  s.is_last = piece + 1 == c->pieces;
+  // Two stages have a place: one is read while the other is made.
+  s.wide = c->wide + i % 2 * (LINEAR_WIDE_TILES * LINEAR_WIDE_BLOCKS * WIDE_BYTES);
+  s.scales = c->scales + i % 2 * (LINEAR_WIDE_TILES * LANES);
+  return s;
+}
+
+// --- weights --------------------------------------------------------------------------------------------------------------
+
+/// Weights of a stage on their way, unit after unit of block after block, tile after tile.
+typedef struct widening {
+  const call *call;
+  stage to;
+  int64_t done, n;          ///< units
+  int64_t at_once;          ///< units that a tile takes along
+  __m512 inverse;           ///< of the tile's scales
+  __m512 scale[2], low[2];  ///< of the block's groups
+  const unsigned char *block;
+  unsigned char *out;
+} widening;
+
+INLINE __m512 half16(const unsigned char *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
+
+INLINE void read_group(const crn_linear_weights *w, const unsigned char *block, int group, __m512 *out_scale, __m512 *out_low,
+                       crn_linear_format f) {
+  const unsigned char *scales = block + (is_4bit(f) ? LINEAR_Q4_SCALES : LINEAR_Q8_SCALES) + group * 32;
+  const __m512 zero = _mm512_set1_ps((float)(is_4bit(f) ? w->zero : w->zero + LINEAR_Q8_BIAS));
+  *out_scale = half16(scales);
+  *out_low = f == CRN_LINEAR_Q4M || f == CRN_LINEAR_Q8M ? half16(scales + LINEAR_MINS) : _mm512_setzero_ps();
+  *out_low = _mm512_fnmadd_ps(zero, *out_scale, *out_low);
+}
+
+// The largest weight that the scales of a tile's blocks allow becomes TOP.
+INLINE void begin_tile(widening *n, int64_t tile, crn_linear_format f) {
+  const __m512 quants = _mm512_set1_ps(is_4bit(f) ? 15 : 255);
+  __m512 most = _mm512_setzero_ps();
+  for (int64_t b = 0; b < n->to.n_blocks; b++) {
+#pragma GCC unroll 2
+    for (int g = 0; g < 2; g++) {
+      __m512 scale, low;
+      read_group(n->call->w, n->block + b * block_bytes(f), g, &scale, &low, f);
+      const __m512 high = _mm512_fmadd_ps(quants, scale, low);
+      most = _mm512_max_ps(most, _mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high)));
+    }
+  }
+  const __mmask16 some = _mm512_cmp_ps_mask(most, _mm512_setzero_ps(), _CMP_GT_OQ);
+  n->inverse = _mm512_maskz_div_ps(some, _mm512_set1_ps(TOP), most);
+  // A high byte stands for 256 of the units of its row and of its output each.
+  _mm512_store_ps(n->to.scales + tile * LANES, _mm512_mul_ps(most, _mm512_set1_ps(256.0f / TOP)));
+}
+
+// The part of `x` under a mask is quant * 2^shift; the scale takes the power of two out again, exactly.
+INLINE __m512i words_at(__m512i x, int shift, int bits, __m512 scale, __m512 low) {
+  __m512i masked = _mm512_and_si512(x, _mm512_set1_epi32((int)(((1u << bits) - 1) << shift)));
+  __m512 factor = _mm512_mul_ps(scale, _mm512_set1_ps(1.0f / (float)(1u << shift)));
+  return _mm512_cvtps_epi32(_mm512_fmadd_ps(_mm512_cvtepu32_ps(masked), factor, low));
+}
+
+// Four inputs of 16 outputs, 128 higher than they are: so the byte above holds what is left when the low one is signed.
+INLINE void store_words(unsigned char *out, __m512i v0, __m512i v1, __m512i v2, __m512i v3) {
+  const __m512i even = _mm512_set1_epi32(0x00ff00ff), sign = _mm512_set1_epi8((char)0x80);
+  __m512i a = _mm512_mask_blend_epi16(0xaaaaaaaau, v0, _mm512_slli_epi32(v2, 16));
+  __m512i b = _mm512_mask_blend_epi16(0xaaaaaaaau, v1, _mm512_slli_epi32(v3, 16));
+  // even ? first : second
+  _mm512_store_si512(out, _mm512_ternarylogic_epi32(even, _mm512_srli_epi32(a, 8), b, 0xca));
+  _mm512_store_si512(out + TILE_BYTES, _mm512_xor_si512(_mm512_ternarylogic_epi32(even, a, _mm512_slli_epi32(b, 8), 0xca), sign));
+}
+
+INLINE void begin_block(widening *n, crn_linear_format f) {
+  const call *c = n->call;
+  const int64_t i = n->done / UNITS, tile = i / n->to.n_blocks, b = i % n->to.n_blocks;
+  n->block = (const unsigned char *)c->w->data + (c->tile_begin + n->to.tile + tile) * c->tile_bytes + (n->to.block + b) * block_bytes(f);
+  n->out = n->to.wide + i * WIDE_BYTES;
+  if (b == 0) begin_tile(n, tile, f);
+#pragma GCC unroll 2
+  for (int g = 0; g < 2; g++) {
+    read_group(c->w, n->block, g, &n->scale[g], &n->low[g], f);
+    n->scale[g] = _mm512_mul_ps(n->scale[g], n->inverse);
+    n->low[g] = _mm512_fmadd_ps(n->low[g], n->inverse, _mm512_set1_ps(128));
+  }
+}
+
+// An eighth of a block: 8 inputs of 16 outputs.
+INLINE void widen_unit(widening *n, crn_linear_format f) {
+  const int unit = (int)(n->done % UNITS);
+  if (unit == 0) begin_block(n, f);
+  const __m512 scale = n->scale[unit / 4], low = n->low[unit / 4];
+  unsigned char *out = n->out + 128 * unit;
+  if (is_4bit(f)) {
+    const __m512i x = _mm512_load_si512(n->block + 64 * unit);
+    store_words(out, words_at(x, 0, 4, scale, low), words_at(x, 8, 4, scale, low), words_at(x, 16, 4, scale, low),
+                words_at(x, 24, 4, scale, low));
+    store_words(out + 64, words_at(x, 4, 4, scale, low), words_at(x, 12, 4, scale, low), words_at(x, 20, 4, scale, low),
+                words_at(x, 28, 4, scale, low));
+  } else {
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; j++, out += 64) {
+      const __m512i x = _mm512_load_si512(n->block + 128 * unit + 64 * j);
+      store_words(out, words_at(x, 0, 8, scale, low), words_at(x, 8, 8, scale, low), words_at(x, 16, 8, scale, low),
+                  words_at(x, 24, 8, scale, low));
+    }
+  }
+  n->done++;
+}
+
+INLINE widening begin_widening(const call *c, int64_t i) {
+  widening n = {.call = c};
+  if (i >= stages_of(c)) return n;
+  n.to = stage_at(c, i);
+  n.n = n.to.n_tiles * n.to.n_blocks * UNITS;
+  int64_t turns = (c->n_rows + BLOCK_ROWS - 1) / BLOCK_ROWS * n.to.n_tiles;
+  n.at_once = (n.n + turns - 1) / turns;
+  return n;
+}
+
+// --- sums -----------------------------------------------------------------------------------------------------------------
+
+/// Integer sums of up to 32 rows and a tile that are complete, on their way to where they belong.
+typedef struct scaling {
+  const int32_t *sums;  ///< high ones of 16 rows, mixed ones, and the same of the other 16
+  const char *row_scales;
+  const float *scales;
+  float *out;
+  int64_t ld;
+  int done, n;
+  bool is_first;
+} scaling;
+
+INLINE void scale_row(scaling *s) {
+  const int row = s->done++;
+  const int32_t *sums = s->sums + row / ROWS * 2 * SUMS + row % ROWS * LANES;
+  __m512 high = _mm512_cvtepi32_ps(_mm512_load_si512(sums)), mixed = _mm512_cvtepi32_ps(_mm512_load_si512(sums + SUMS));
+  __m512 sum = _mm512_mul_ps(_mm512_fmadd_ps(high, _mm512_set1_ps(256), mixed), _mm512_load_ps(s->scales));
+  __m512 scale = _mm512_set1_ps(*(const float *)(const void *)(s->row_scales + row * ROW_LINE));
+  float *out = s->out + row * s->ld;
+  _mm512_storeu_ps(out, s->is_first ? _mm512_mul_ps(sum, scale) : _mm512_fmadd_ps(sum, scale, _mm512_loadu_ps(out)));
+}
+
+INLINE void scale_rest(scaling *s) {
+  while (s->done < s->n) scale_row(s);
+}
+
+// --- products -------------------------------------------------------------------------------------------------------------
+
+// Tile registers: 0 to 3 sums, high and mixed ones of 16 rows and of the other 16; 4 and 5 rows, 6 and 7 weights. Of the other rows some
+// may be missing: what lies in their place is multiplied, and nobody looks at it.
+static void configure(int n_rows) {
+  struct {
+    uint8_t palette, start, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+  } config __attribute__((aligned(64))) = {.palette = 1};
+  for (int i = 0; i < 8; i++) {
+    config.row_bytes[i] = 64;
+    config.rows[i] = (uint8_t)(i < 6 && n_rows < ROWS ? n_rows : ROWS);
+  }
+  FENCE();
+  _tile_loadconfig(&config);
+}
+
+/// Up to 32 rows times a tile.
+typedef struct product {
+  const char *rows, *next_rows;  ///< `next_rows`: what will be multiplied after these; this product asks for its part of it
+  int64_t next_lines;            ///< a block
+  const unsigned char *wide;
+  int64_t n_blocks;
+  int32_t *sums;
+} product;
+
+// A block of inputs. Weights are loaded past the first-level cache, in which the rows stay for all tiles.
+INLINE void step(const product *p, int64_t i, bool two_rows) {
+  const char *rows = p->rows + i * 2 * ROWS_BYTES;
+  const unsigned char *wide = p->wide + i * WIDE_BYTES;
+  _tile_stream_loadd(6, wide, 64);
+  _tile_loadd(4, rows, ROW_LINE);
+  _tile_dpbssd(0, 4, 6);
+  _tile_loadd(5, rows + ROWS_BYTES, ROW_LINE);
+  _tile_dpbssd(1, 5, 6);
+  _tile_stream_loadd(7, wide + TILE_BYTES, 64);
+  if (!two_rows) {
+    _tile_dpbssd(1, 4, 7);
+    return;
+  }
+  // Between two products with the same sums there are others, as one takes long to come out. Registers 4 and 5 are needed for the other
+  // rows, so that their mixed sums come first.
+  _tile_dpbssd(1, 4, 7);
+  _tile_loadd(4, rows + ROWS * ROW_LINE, ROW_LINE);
+  _tile_dpbssd(3, 4, 7);
+  _tile_dpbssd(2, 4, 6);
+  _tile_loadd(5, rows + ROWS_BYTES + ROWS * ROW_LINE, ROW_LINE);
+  _tile_dpbssd(3, 5, 6);
+}
+
+INLINE void multiply(const product *p, widening *n, scaling *s, bool two_rows, crn_linear_format f) {
+  const int64_t from = n->done, units = n->n - from < n->at_once ? n->n - from : n->at_once;
+  _tile_zero(0);
+  _tile_zero(1);
+  if (two_rows) _tile_zero(2);
+  if (two_rows) _tile_zero(3);
+  for (int64_t i = 0; i < p->n_blocks; i++) {
+    const char *next = p->next_rows + i * p->next_lines * ROW_LINE;
+    for (int64_t l = 0; l < p->next_lines; l++) _mm_prefetch(next + l * ROW_LINE, _MM_HINT_T1);
+    step(p, i, two_rows);
+    while (n->done - from < units * (i + 1) / p->n_blocks) widen_unit(n, f);
+    while (s->done < s->n * (i + 1) / p->n_blocks) scale_row(s);
+  }
+  _tile_stored(0, p->sums, 64);
+  _tile_stored(1, p->sums + SUMS, 64);
+  if (two_rows) _tile_stored(2, p->sums + 2 * SUMS, 64);
+  if (two_rows) _tile_stored(3, p->sums + 3 * SUMS, 64);
+  FENCE();
+}
+
+/// Rows of one block.
+typedef struct span {
+  int64_t row, n;  ///< from the first row of the call on
+  int64_t at;      ///< in the block
+} span;
+
+INLINE span span_at(const call *c, int64_t row) {
+  span s = {row, c->n_rows - row, (c->first + row) % BLOCK_ROWS};
+  if (s.n > BLOCK_ROWS - s.at) s.n = BLOCK_ROWS - s.at;
+  return s;
+}
+
+INLINE const char *rows_of(const call *c, int64_t row, int64_t block) {
+  return c->rows + (c->first + row) / BLOCK_ROWS * c->row_stride + block * 2 * ROWS_BYTES;
+}
+
+INLINE void multiply_span(const call *c, const stage *s, const span *rows, const char *next, widening *n, float *out, bool two_rows,
+                          crn_linear_format f) {
+  product p = {.rows = rows_of(c, rows->row, s->block) + rows->at * ROW_LINE, .n_blocks = s->n_blocks, .next_rows = next};
+  scaling before = {0};
+  p.next_lines = next ? (2 * BLOCK_ROWS + s->n_tiles - 1) / s->n_tiles : 0;
+  const char *row_scales = rows_of(c, rows->row, c->blocks) + s->piece / SCALES * ROWS_BYTES + s->piece % SCALES * 4 + rows->at * ROW_LINE;
+  for (int64_t t = 0; t < s->n_tiles; t++, p.next_rows += p.n_blocks * p.next_lines * ROW_LINE) {
+    p.wide = s->wide + t * s->n_blocks * WIDE_BYTES;
+    p.sums = c->sums + t % 2 * 4 * SUMS;
+    if (s->is_last && c->sink && c->sink->expect) {
+      const int64_t begin = rows->n * t / s->n_tiles, end = rows->n * (t + 1) / s->n_tiles;
+      c->sink->expect(c->sink->user, rows->row + begin, end - begin, c->tile_begin + s->tile, s->n_tiles);
+    }
+    multiply(&p, n, &before, two_rows, f);
+    before = (scaling){p.sums, row_scales, s->scales + t * LANES, out + t * LANES, c->ld, 0, (int)rows->n, s->is_first};
+  }
+  scale_rest(&before);
+}
+
+INLINE void run_stage(const call *c, const stage *s, widening *n, crn_linear_format f) {
+  // Sums that wait for nothing have one place for all rows.
+  const bool is_compact = c->sink && c->pieces == 1;
+  int64_t configured = -1;
+  span rows;
+  for (int64_t row = 0; row < c->n_rows; row += rows.n) {
+    rows = span_at(c, row);
+    if (rows.n != configured) configure((int)rows.n);
+    configured = rows.n;
+    float *out = c->out + (is_compact ? 0 : row * c->ld) + (c->sink ? 0 : s->tile * LANES);
+    const char *next = row + rows.n < c->n_rows ? rows_of(c, row + rows.n, s->block) : n->n ? rows_of(c, 0, n->to.block) : NULL;
+    if (c->n_rows <= BLOCK_ROWS) next = NULL;
+    if (rows.n > ROWS) {
+      multiply_span(c, s, &rows, next, n, out, true, f);
+    } else {
+      multiply_span(c, s, &rows, next, n, out, false, f);
+    }
+    if (c->sink && s->is_last) c->sink->take(c->sink->user, row, rows.n, c->tile_begin + s->tile, s->n_tiles, out, c->ld);
+  }
+}
+
+// --- calls ----------------------------------------------------------------------------------------------------------------
+
+INLINE void run(call *c, const char *rows, size_t row_bytes, char *scratch, crn_linear_format f) {
+  // Blocks of rows have sizes and addresses that are multiples of what a step reads.
+  c->first = (int64_t)((uintptr_t)rows % ROWS_BYTES / ROW_LINE);
+  c->rows = rows - c->first * ROW_LINE;
+  c->row_stride = (int64_t)row_bytes * BLOCK_ROWS;
+  c->blocks = LINEAR_BLOCKS(c->w->k);
+  c->tile_bytes = c->blocks * block_bytes(f);
+  c->groups = (c->n_tiles + LINEAR_WIDE_TILES - 1) / LINEAR_WIDE_TILES;
+  c->pieces = LINEAR_PIECES(c->blocks);
+  c->wide = (unsigned char *)scratch;
+  c->scales = (float *)(void *)(scratch + 2 * LINEAR_WIDE_TILES * LINEAR_WIDE_BLOCKS * WIDE_BYTES);
+  c->sums = (int32_t *)(void *)(c->scales + 2 * LINEAR_WIDE_TILES * LANES);
+  widening next = begin_widening(c, 0);
+  while (next.done < next.n) widen_unit(&next, f);
+  for (int64_t i = 0, n = stages_of(c); i < n; i++) {
+    const stage s = next.to;
+    next = begin_widening(c, i + 1);
+    FENCE();
+    run_stage(c, &s, &next, f);
+    while (next.done < next.n) widen_unit(&next, f);
+  }
+  _tile_release();
+}
+
+#define KERNEL(rhs, f)                                                                                                          \
+  void crn_linear_int16_parts_##rhs##__amx(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows,     \
+                                           int64_t tile_begin, int64_t tile_end, float *sums, int64_t ld, void *scratch,        \
+                                           const crn_linear_sink *sink) {                                                       \
+    call c = {.w = w, .n_rows = n_rows, .tile_begin = tile_begin, .n_tiles = tile_end - tile_begin, .out = sums, .ld = ld};     \
+    c.sink = sink;                                                                                                              \
+    run(&c, rows, row_bytes, scratch, f);                                                                                       \
+  }                                                                                                                             \
+  void crn_linear_int16_##rhs##_f32_32x16__amx(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, \
+                                               int64_t tile_begin, int64_t tile_end, float *out, int64_t ld, void *scratch) {   \
+    crn_linear_int16_parts_##rhs##__amx(w, rows, row_bytes, n_rows, tile_begin, tile_end, out, ld, scratch, NULL);              \
+  }
+
+KERNEL(q4, CRN_LINEAR_Q4)
+KERNEL(q4m, CRN_LINEAR_Q4M)
+KERNEL(q8, CRN_LINEAR_Q8)
+KERNEL(q8m, CRN_LINEAR_Q8M)
