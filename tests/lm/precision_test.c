@@ -1,8 +1,10 @@
 /// The rounded precisions against torch's goldens: every row of logits of every bundle with goldens, fed in one piece and token by token.
+/// And against exact precision on chats with a real model, whose thirty layers amplify what each of them rounds.
 /// Run again with fewer of the processor's features (CAIRN_CPU_MASK): the gate holds for every kernel that may be chosen.
 #include <dirent.h>
 #include <unistd.h>
 
+#include "base/cpu.h"
 #include "lm.h"
 
 enum { MAX_BUNDLES = 64 };
@@ -84,13 +86,75 @@ static void test_precisions(void **state) {
   crn_safetensors_close(file);
 }
 
+// --- chats ------------------------------------------------------------------------------------------------------------------
+
+#define CHAT_MODEL "smollm2-4bit-macos"
+#define SYSTEM(text) "<|im_start|>system\n" text "<|im_end|>\n"
+#define USER(text) "<|im_start|>user\n" text "<|im_end|>\n<|im_start|>assistant\n"
+
+static const char *const g_chats[] = {
+    USER("Translate 'good morning' to French."),
+    SYSTEM("The following is a conversation with a child of six years. You write poems.") USER("Hello!"),
+    SYSTEM("You speak like Shakespeare. You are an expert in cooking.") USER("What is 17 * 23?"),
+    SYSTEM("You are a helpful AI assistant named SmolLM, trained by Hugging Face") USER("Hi"),
+};
+enum { N_CHATS = sizeof g_chats / sizeof *g_chats, MOST_TOKENS = 64 };
+
+static lm_ids encode_chat(cairn_llm *llm, const char *text) {
+  size_t n;
+  lm_ids ids = {.data = malloc(MOST_TOKENS * sizeof *ids.data)};
+  assert_non_null(ids.data);
+  LM_OK(cairn_tokenizer_encode_whole(cairn_llm_tokenizer(llm), text, strlen(text), true, ids.data, MOST_TOKENS, &n));
+  assert_in_range(n, 1, MOST_TOKENS);
+  ids.n = (int64_t)n;
+  return ids;
+}
+
+// Rows of a chat in pieces of some sizes, for which there are different kernels.
+static void check_chat(cairn_llm *exact, cairn_llm *rounded, const char *precision, const char *text) {
+  static const int64_t pieces[] = {MOST_TOKENS, 7, 1};
+  lm_ids ids = encode_chat(exact, text);
+  lm_rows want = {0}, none = {0};
+  LM_OK(cairn_llm_reset(exact, 0));
+  lm_feed(exact, ids.data, ids.n, ids.n, &want);
+  for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) {
+    lm_rows rows = {0};
+    LM_OK(cairn_llm_reset(rounded, 0));
+    lm_feed(rounded, ids.data, ids.n, pieces[i], &rows);
+    double least = least_cosine(&rows, &want, &none);
+    print_message("%s %s, pieces of %d: least cosine %.6f of %d rows\n", CHAT_MODEL, precision, (int)pieces[i], least, (int)rows.n);
+    if (!(least >= kQuantised)) fail_msg("%s, pieces of %d: %.6f, not %.3f in '%s'", precision, (int)pieces[i], least, kQuantised, text);
+    lm_rows_free(&rows);
+  }
+  lm_rows_free(&want);
+  free(ids.data);
+}
+
+static void test_chats(void **state) {
+  (void)state;
+  lm_need(LM_MODELS CHAT_MODEL);
+  cairn_context *context = lm_context(2);
+  cairn_model_options model = {.precision = CAIRN_PRECISION_EXACT, .no_cache = true};
+  cairn_llm *exact = lm_open(context, CHAT_MODEL, &(cairn_llm_options){.model = &model});
+  for (int i = 0; i < 2; i++) {
+    model.precision = i ? CAIRN_PRECISION_INT8 : CAIRN_PRECISION_BF16;
+    cairn_llm *rounded = lm_open(context, CHAT_MODEL, &(cairn_llm_options){.model = &model});
+    // Without any vectors a single chat takes long enough.
+    for (int c = 0; c < (crn_cpu_bits() ? N_CHATS : 1); c++) check_chat(exact, rounded, cairn_precision_text(model.precision), g_chats[c]);
+    cairn_llm_close(rounded);
+  }
+  cairn_llm_close(exact);
+  cairn_context_release(context);
+}
+
 int main(void) {
-  static struct CMUnitTest tests[MAX_BUNDLES];
+  static struct CMUnitTest tests[MAX_BUNDLES + 1];
   find_bundles();
   for (int i = 0; i < g_n_names; i++) tests[i] = (struct CMUnitTest){g_names[i], test_precisions, NULL, NULL, g_names[i]};
+  tests[g_n_names] = (struct CMUnitTest)cmocka_unit_test(test_chats);
   if (!g_n_names) {
     print_message("skipped: no bundles in %s\n", LM_MODELS);
     return 77;
   }
-  return _cmocka_run_group_tests("precisions", tests, (size_t)g_n_names, NULL, NULL);
+  return _cmocka_run_group_tests("precisions", tests, (size_t)g_n_names + 1, NULL, NULL);
 }

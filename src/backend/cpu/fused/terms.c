@@ -6,11 +6,18 @@
 #include "backend/cpu/kernels/rows/rows.h"
 #include "base/checked.h"
 #include "base/cpu.h"
+#include "tensor/half.h"
 
-enum { BYTE_TERMS = 2 };
+enum { TERMS = 2 };
+
+// Quantised weights deserve more than the 8 bits of a bf16 or of a byte; of others in bf16 nobody expects more.
+static int terms_of(const crn_linear_kernel *kernel) {
+  const bool is_rounded = kernel->rows_mode == CRN_LINEAR_MODE_BF16 && kernel->format <= CRN_LINEAR_Q8M;
+  return kernel->rows_mode == CRN_LINEAR_MODE_INT8 || is_rounded ? TERMS : 1;
+}
 
 const crn_linear_kernel *crn_prepared_select(const crn_linear_weights *w, crn_linear_mode mode, int64_t n_together) {
-  return crn_linear_select(w->format, mode, mode == CRN_LINEAR_MODE_INT8 ? n_together * BYTE_TERMS : n_together);
+  return crn_linear_select(w->format, mode, mode == CRN_LINEAR_MODE_INT8 ? n_together * TERMS : n_together);
 }
 
 // Kernels that compute in f32 with FMA all give the same bits; other bits are promised of one kernel only.
@@ -34,7 +41,7 @@ const crn_linear_kernel *crn_prepared_join(const crn_linear_weights *w, const cr
   const crn_linear_kernel *list = crn_linear_list(&n);
   for (const crn_linear_kernel *k = list; k < kernel; k++) {
     if (k->format != kernel->format || k->mode != kernel->mode || k->cpu_bits & ~crn_cpu_bits()) continue;
-    if (k->min_rows <= n_together * BYTE_TERMS && is_bytes(k, kernel)) return k;
+    if (k->min_rows <= n_together * TERMS && is_bytes(k, kernel)) return k;
   }
   return kernel;
 }
@@ -48,7 +55,7 @@ cairn_status crn_prepared_create_for(const crn_kernel_args *args, const crn_line
                                      int64_t n_rows, crn_prepared *p) {
   size_t bytes;
   *p = (crn_prepared){.kernel = kernel, .k = w->k};
-  p->terms = p->kernel->rows_mode == CRN_LINEAR_MODE_INT8 ? BYTE_TERMS : 1;
+  p->terms = terms_of(kernel);
   p->row_bytes = crn_linear_row_bytes(p->kernel->rows_mode, w->k);
   const int64_t block = crn_linear_row_block(kernel);
   if (!crn_mul_size((size_t)((n_rows * p->terms + block - 1) / block * block), p->row_bytes, &bytes) ||
@@ -59,23 +66,33 @@ cairn_status crn_prepared_create_for(const crn_kernel_args *args, const crn_line
   return args->scratch->take(args->scratch, (size_t)crn_pool_threads(args->pool) * (size_t)w->k * sizeof(float), &p->buffers);
 }
 
+static char *term_at(const crn_prepared *p, int64_t row, int64_t term) {
+  return p->rows + crn_linear_row_offset(p->kernel, p->row_bytes, row * p->terms + term);
+}
+
 void crn_prepare_row(const crn_prepared *p, int64_t row, const float *values, int worker) {
-  char *to = p->rows + crn_linear_row_offset(p->kernel, p->row_bytes, row * p->terms);
+  char *to = term_at(p, row, 0);
   p->kernel->prepare(values, p->k, to);
   if (p->terms == 1) return;
   float *rest = p->buffers + worker * p->k;
-  const float *scales = (const float *)(const void *)(to + LINEAR_BLOCKS(p->k) * LINEAR_BLOCK);
-  crn_rows_select()->residual(values, (const int8_t *)to, scales, rest, p->k);
-  p->kernel->prepare(rest, p->k, to + p->row_bytes);
+  if (p->kernel->rows_mode == CRN_LINEAR_MODE_INT8) {
+    const float *scales = (const float *)(const void *)(to + LINEAR_BLOCKS(p->k) * LINEAR_BLOCK);
+    crn_rows_select()->residual(values, (const int8_t *)to, scales, rest, p->k);
+  } else {
+    for (int64_t i = 0; i < p->k; i++) rest[i] = values[i] - crn_bf16_to_f32(crn_bf16_from_f32(values[i]));
+  }
+  p->kernel->prepare(rest, p->k, term_at(p, row, 1));
 }
 
 void crn_prepare_copy(const crn_prepared *p, int64_t from, int64_t to) {
   const bool is_apart = crn_linear_row_block(p->kernel) > 1;
-  const size_t bytes = is_apart ? CRN_LINEAR_ROW_LINE : (size_t)p->terms * p->row_bytes;
-  const int64_t n = is_apart ? LINEAR_BLOCKS(p->k) * LINEAR_BLOCK * 2 / CRN_LINEAR_ROW_LINE : 1;
-  const char *source = p->rows + crn_linear_row_offset(p->kernel, p->row_bytes, from * p->terms);
-  char *target = p->rows + crn_linear_row_offset(p->kernel, p->row_bytes, to * p->terms);
-  for (int64_t i = 0; i < n; i++) memcpy(target + i * CRN_LINEAR_ROWS_ALIGN, source + i * CRN_LINEAR_ROWS_ALIGN, bytes);
+  const size_t bytes = is_apart ? CRN_LINEAR_ROW_LINE : p->row_bytes;
+  const int64_t n = is_apart ? (int64_t)p->row_bytes / CRN_LINEAR_ROW_LINE : 1;
+  for (int64_t term = 0; term < p->terms; term++) {
+    const char *source = term_at(p, from, term);
+    char *target = term_at(p, to, term);
+    for (int64_t i = 0; i < n; i++) memcpy(target + i * CRN_LINEAR_ROWS_ALIGN, source + i * CRN_LINEAR_ROWS_ALIGN, bytes);
+  }
 }
 
 size_t crn_prepared_scratch_bytes(const crn_prepared *p) {
@@ -85,7 +102,7 @@ size_t crn_prepared_scratch_bytes(const crn_prepared *p) {
 // Adds up the terms of each row, in place: row i comes to lie at row i.
 static void add_terms(float *sums, int64_t n_rows, int64_t ld) {
   for (int64_t row = 0; row < n_rows; row++) {
-    const float *first = sums + row * BYTE_TERMS * ld;
+    const float *first = sums + row * TERMS * ld;
     float *to = sums + row * ld;
     for (int64_t i = 0; i < ld; i++) to[i] = first[i] + first[ld + i];
   }

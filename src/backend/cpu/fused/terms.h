@@ -1,8 +1,8 @@
 /// Rows made ready for products with packed weights: the kernel is chosen, rows are converted and, for byte products, quantised.
 ///
 /// Rows of bytes come in two terms: the values in 8 bits a group, and what that leaves in 8 bits again. Together they hold 15 bits,
-/// and the kernels take them as two rows that read the same weights. One term alone costs small models tenths of a percent
-/// of the cosine of their logits.
+/// and the kernels take them as two rows that read the same weights. One term alone costs models tenths of a percent
+/// of the cosine of their logits. So do rows of bf16 where weights are quantised: the values in bf16, and what that leaves.
 #ifndef CRN_BACKEND_CPU_FUSED_TERMS_H
 #define CRN_BACKEND_CPU_FUSED_TERMS_H
 
