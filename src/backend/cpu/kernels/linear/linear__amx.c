@@ -8,14 +8,11 @@
 #include <immintrin.h>
 
 #include "backend/cpu/kernels/linear/linear.h"
+#include "backend/cpu/kernels/linear/linear_amx.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
 #include "backend/cpu/kernels/linear/linear_pairs_avx512bf16.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
 #include "backend/cpu/kernels/narrow_avx512.h"
-
-#define INLINE static inline __attribute__((always_inline))
-// The compiler does not know which memory tile instructions read and write.
-#define FENCE() __asm__ volatile("" : : : "memory")
 
 enum {
   LANES = LINEAR_LANES,
@@ -31,8 +28,6 @@ enum {
 
 // --- weights as bf16 ------------------------------------------------------------------------------------------------------
 
-INLINE __m512 half16(const unsigned char *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
-
 // The part of `x` under a mask is quant * 2^shift; the scale takes the power of two out again, exactly.
 INLINE __m512 quants_at(__m512i x, int shift, int bits, __m512 scale, __m512 low) {
   __m512i masked = _mm512_and_si512(x, _mm512_set1_epi32((int)(((1u << bits) - 1) << shift)));
@@ -41,7 +36,6 @@ INLINE __m512 quants_at(__m512i x, int shift, int bits, __m512 scale, __m512 low
 }
 
 INLINE bool is_quant(crn_linear_format f) { return f <= CRN_LINEAR_Q8M; }
-INLINE bool is_4bit(crn_linear_format f) { return f <= CRN_LINEAR_Q4M; }
 
 /// Scale and offset of a group of 32 inputs.
 typedef struct group_scale {
@@ -83,12 +77,8 @@ INLINE void widen_unit(const unsigned char *block, int unit, group_scale s, unsi
 }
 
 INLINE int block_bytes(crn_linear_format f) {
-  return f == CRN_LINEAR_Q4    ? LINEAR_Q4_BLOCK
-         : f == CRN_LINEAR_Q4M ? LINEAR_Q4M_BLOCK
-         : f == CRN_LINEAR_Q8  ? LINEAR_Q8_BLOCK
-         : f == CRN_LINEAR_Q8M ? LINEAR_Q8M_BLOCK
-         : f == CRN_LINEAR_F32 ? LINEAR_F32_BLOCK
-                               : LINEAR_HALF_BLOCK;
+  if (is_quant(f)) return quant_block_bytes(f);
+  return f == CRN_LINEAR_F32 ? LINEAR_F32_BLOCK : LINEAR_HALF_BLOCK;
 }
 
 INLINE __m512 zero_of(const crn_linear_weights *w, crn_linear_format f) {
@@ -134,15 +124,10 @@ typedef struct stage {
 
 INLINE int64_t stages_of(const call *c) { return c->groups * c->pieces; }
 
-// Groups of tiles begin with even ones.
-INLINE int64_t group_begin(const call *c, int64_t group) {
-  int64_t tile = (c->n_tiles + 1) / 2 * group / c->groups * 2;
-  return tile < c->n_tiles ? tile : c->n_tiles;
-}
-
 INLINE stage stage_at(const call *c, int64_t i, crn_linear_format f) {
-  int64_t group = i / c->pieces, piece = i % c->pieces, tile = group_begin(c, group), block = c->blocks * piece / c->pieces;
-  stage s = {.tile = tile, .n_tiles = group_begin(c, group + 1) - tile, .block = block};
+  int64_t group = i / c->pieces, piece = i % c->pieces, tile = group_begin(c->n_tiles, c->groups, group),
+          block = c->blocks * piece / c->pieces;
+  stage s = {.tile = tile, .n_tiles = group_begin(c->n_tiles, c->groups, group + 1) - tile, .block = block};
   s.n_blocks = c->blocks * (piece + 1) / c->pieces - block;
   s.is_first = piece == 0;
   s.is_last = piece + 1 == c->pieces;
@@ -321,18 +306,6 @@ INLINE void multiply(const pair *p, widening *n, bool two_rows, bool two_tiles, 
 
 // --- calls ----------------------------------------------------------------------------------------------------------------
 
-/// Rows of one block.
-typedef struct span {
-  int64_t row, n;  ///< from the first row of the call on
-  int64_t at;      ///< in the block
-} span;
-
-INLINE span span_at(const call *c, int64_t row) {
-  span s = {row, c->n_rows - row, (c->first + row) % CRN_LINEAR_ROW_BLOCK};
-  if (s.n > CRN_LINEAR_ROW_BLOCK - s.at) s.n = CRN_LINEAR_ROW_BLOCK - s.at;
-  return s;
-}
-
 INLINE const char *rows_of(const call *c, int64_t row, int64_t block) {
   return c->rows + (c->first + row) / CRN_LINEAR_ROW_BLOCK * c->row_stride + block * 2 * ROWS_BYTES;
 }
@@ -366,7 +339,7 @@ INLINE void run_stage(const call *c, const stage *s, widening *n, crn_linear_for
   int64_t configured = -1;
   span rows;
   for (int64_t row = 0; row < c->n_rows; row += rows.n) {
-    rows = span_at(c, row);
+    rows = span_at(c->first, c->n_rows, row);
     if (rows.n != configured) configure(rows.n < ROWS ? (int)rows.n : ROWS, rows.n < ROWS ? 0 : (int)rows.n - ROWS);
     configured = rows.n;
     float *out = c->out + (is_compact ? 0 : row * c->ld) + (c->sink ? 0 : s->tile * LANES);

@@ -11,12 +11,9 @@
 #include <immintrin.h>
 
 #include "backend/cpu/kernels/linear/linear.h"
+#include "backend/cpu/kernels/linear/linear_amx.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
-
-#define INLINE static inline __attribute__((always_inline))
-// The compiler does not know which memory tile instructions read and write.
-#define FENCE() __asm__ volatile("" : : : "memory")
 
 enum {
   LANES = LINEAR_LANES,
@@ -104,26 +101,12 @@ typedef struct stage {
   float *scales;
 } stage;
 
-INLINE bool is_4bit(crn_linear_format f) { return f <= CRN_LINEAR_Q4M; }
-
-INLINE int block_bytes(crn_linear_format f) {
-  return f == CRN_LINEAR_Q4    ? LINEAR_Q4_BLOCK
-         : f == CRN_LINEAR_Q4M ? LINEAR_Q4M_BLOCK
-         : f == CRN_LINEAR_Q8  ? LINEAR_Q8_BLOCK
-                               : LINEAR_Q8M_BLOCK;
-}
-
 INLINE int64_t stages_of(const call *c) { return c->groups * c->pieces; }
 
-// Groups of tiles begin with even ones.
-INLINE int64_t group_begin(const call *c, int64_t group) {
-  int64_t tile = (c->n_tiles + 1) / 2 * group / c->groups * 2;
-  return tile < c->n_tiles ? tile : c->n_tiles;
-}
-
 INLINE stage stage_at(const call *c, int64_t i) {
-  int64_t group = i / c->pieces, piece = i % c->pieces, tile = group_begin(c, group), block = piece_begin(c->blocks, piece);
-  stage s = {.tile = tile, .n_tiles = group_begin(c, group + 1) - tile, .block = block, .piece = piece};
+  int64_t group = i / c->pieces, piece = i % c->pieces, tile = group_begin(c->n_tiles, c->groups, group),
+          block = piece_begin(c->blocks, piece);
+  stage s = {.tile = tile, .n_tiles = group_begin(c->n_tiles, c->groups, group + 1) - tile, .block = block, .piece = piece};
   s.n_blocks = piece_begin(c->blocks, piece + 1) - block;
   s.is_first = piece == 0;
   s.is_last = piece + 1 == c->pieces;
@@ -147,8 +130,6 @@ typedef struct widening {
   unsigned char *out;
 } widening;
 
-INLINE __m512 half16(const unsigned char *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
-
 INLINE void read_group(const crn_linear_weights *w, const unsigned char *block, int group, __m512 *out_scale, __m512 *out_low,
                        crn_linear_format f) {
   const unsigned char *scales = block + (is_4bit(f) ? LINEAR_Q4_SCALES : LINEAR_Q8_SCALES) + group * 32;
@@ -166,7 +147,7 @@ INLINE void begin_tile(widening *n, int64_t tile, crn_linear_format f) {
 #pragma GCC unroll 2
     for (int g = 0; g < 2; g++) {
       __m512 scale, low;
-      read_group(n->call->w, n->block + b * block_bytes(f), g, &scale, &low, f);
+      read_group(n->call->w, n->block + b * quant_block_bytes(f), g, &scale, &low, f);
       const __m512 high = _mm512_fmadd_ps(quants, scale, low);
       most = _mm512_max_ps(most, _mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high)));
     }
@@ -197,7 +178,8 @@ INLINE void store_words(unsigned char *out, __m512i v0, __m512i v1, __m512i v2, 
 INLINE void begin_block(widening *n, crn_linear_format f) {
   const call *c = n->call;
   const int64_t i = n->done / UNITS, tile = i / n->to.n_blocks, b = i % n->to.n_blocks;
-  n->block = (const unsigned char *)c->w->data + (c->tile_begin + n->to.tile + tile) * c->tile_bytes + (n->to.block + b) * block_bytes(f);
+  n->block =
+      (const unsigned char *)c->w->data + (c->tile_begin + n->to.tile + tile) * c->tile_bytes + (n->to.block + b) * quant_block_bytes(f);
   n->out = n->to.wide + i * WIDE_BYTES;
   if (b == 0) begin_tile(n, tile, f);
 #pragma GCC unroll 2
@@ -334,18 +316,6 @@ INLINE void multiply(const product *p, widening *n, scaling *s, bool two_rows, c
   FENCE();
 }
 
-/// Rows of one block.
-typedef struct span {
-  int64_t row, n;  ///< from the first row of the call on
-  int64_t at;      ///< in the block
-} span;
-
-INLINE span span_at(const call *c, int64_t row) {
-  span s = {row, c->n_rows - row, (c->first + row) % BLOCK_ROWS};
-  if (s.n > BLOCK_ROWS - s.at) s.n = BLOCK_ROWS - s.at;
-  return s;
-}
-
 INLINE const char *rows_of(const call *c, int64_t row, int64_t block) {
   return c->rows + (c->first + row) / BLOCK_ROWS * c->row_stride + block * 2 * ROWS_BYTES;
 }
@@ -375,7 +345,7 @@ INLINE void run_stage(const call *c, const stage *s, widening *n, crn_linear_for
   int64_t configured = -1;
   span rows;
   for (int64_t row = 0; row < c->n_rows; row += rows.n) {
-    rows = span_at(c, row);
+    rows = span_at(c->first, c->n_rows, row);
     if (rows.n != configured) configure((int)rows.n);
     configured = rows.n;
     float *out = c->out + (is_compact ? 0 : row * c->ld) + (c->sink ? 0 : s->tile * LANES);
@@ -398,7 +368,7 @@ INLINE void run(call *c, const char *rows, size_t row_bytes, char *scratch, crn_
   c->rows = rows - c->first * ROW_LINE;
   c->row_stride = (int64_t)row_bytes * BLOCK_ROWS;
   c->blocks = LINEAR_BLOCKS(c->w->k);
-  c->tile_bytes = c->blocks * block_bytes(f);
+  c->tile_bytes = c->blocks * quant_block_bytes(f);
   c->groups = (c->n_tiles + LINEAR_WIDE_TILES - 1) / LINEAR_WIDE_TILES;
   c->pieces = LINEAR_PIECES(c->blocks);
   c->wide = (unsigned char *)scratch;

@@ -4,12 +4,9 @@
 #include <immintrin.h>
 
 #include "backend/cpu/kernels/linear/linear.h"
+#include "backend/cpu/kernels/linear/linear_amx.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
-
-#define INLINE static inline __attribute__((always_inline))
-// The compiler does not know which memory tile instructions read and write.
-#define FENCE() __asm__ volatile("" : : : "memory")
 
 enum {
   LANES = LINEAR_LANES,
@@ -27,17 +24,6 @@ typedef struct part {
   const int32_t *corrections;
   int zero;  ///< what 4-bit quants are less it fits a signed byte: for any other zero point it is 0, and corrections make up for it
 } part;
-
-INLINE __m512 half16(const unsigned char *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
-
-INLINE bool is_4bit(crn_linear_format f) { return f <= CRN_LINEAR_Q4M; }
-
-INLINE int block_bytes(crn_linear_format f) {
-  return f == CRN_LINEAR_Q4    ? LINEAR_Q4_BLOCK
-         : f == CRN_LINEAR_Q4M ? LINEAR_Q4M_BLOCK
-         : f == CRN_LINEAR_Q8  ? LINEAR_Q8_BLOCK
-                               : LINEAR_Q8M_BLOCK;
-}
 
 // --- integers -------------------------------------------------------------------------------------------------------------
 
@@ -129,7 +115,7 @@ INLINE void tile_times(const unsigned char *tile, int64_t blocks, const part *p,
   enum { AHEAD = LINEAR_FEW_BLOCKS, RING = 2 * AHEAD };
   char *sums = stages, *wide = stages + RING * 2 * SUMS_BYTES;
   const __m512i zero = _mm512_set1_epi8((char)p->zero);
-  const int64_t bytes = block_bytes(f);
+  const int64_t bytes = quant_block_bytes(f);
   __m512 acc[ROWS];
 #pragma GCC unroll 16
   for (int t = 0; t < m; t++) acc[t] = _mm512_setzero_ps();
@@ -186,7 +172,7 @@ INLINE char *gather(const char *rows, size_t row_bytes, int n, int64_t blocks, i
 
 INLINE void run(const crn_linear_weights *w, const char *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin, int64_t tile_end,
                 float *out, int64_t ld, char *scratch, crn_linear_format f, const tile_fn *tiles) {
-  int64_t blocks = LINEAR_BLOCKS(w->k), tile_bytes = blocks * block_bytes(f), n_parts = (n_rows + ROWS - 1) / ROWS;
+  int64_t blocks = LINEAR_BLOCKS(w->k), tile_bytes = blocks * quant_block_bytes(f), n_parts = (n_rows + ROWS - 1) / ROWS;
   int zero = is_4bit(f) ? w->zero : w->zero + LINEAR_Q8_BIAS;
   bool corrects = !is_4bit(f) || zero < 15 - INT8_MAX || zero > -INT8_MIN;
   if (blocks == 0) {

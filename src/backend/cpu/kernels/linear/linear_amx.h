@@ -1,0 +1,47 @@
+/// What the kernels with tile registers have in common: blocks of quants, and rows that lie in blocks of rows. Always inlined, so that
+/// every file has it in its own instruction set.
+#ifndef CRN_BACKEND_CPU_KERNELS_LINEAR_AMX_H
+#define CRN_BACKEND_CPU_KERNELS_LINEAR_AMX_H
+
+#include <immintrin.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backend/cpu/kernels/linear/linear.h"
+#include "backend/cpu/kernels/linear/linear_layout.h"
+
+#define INLINE static inline __attribute__((always_inline))
+// The compiler does not know which memory tile instructions read and write.
+#define FENCE() __asm__ volatile("" : : : "memory")
+
+INLINE __m512 half16(const unsigned char *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
+
+INLINE bool is_4bit(crn_linear_format f) { return f <= CRN_LINEAR_Q4M; }
+
+INLINE int quant_block_bytes(crn_linear_format f) {
+  return f == CRN_LINEAR_Q4    ? LINEAR_Q4_BLOCK
+         : f == CRN_LINEAR_Q4M ? LINEAR_Q4M_BLOCK
+         : f == CRN_LINEAR_Q8  ? LINEAR_Q8_BLOCK
+                               : LINEAR_Q8M_BLOCK;
+}
+
+/// Rows of one block.
+typedef struct span {
+  int64_t row, n;  ///< from the first row of the call on
+  int64_t at;      ///< in the block
+} span;
+
+/// Those from `row` on, of a call of n_rows that begins with row `first` of its block.
+INLINE span span_at(int64_t first, int64_t n_rows, int64_t row) {
+  span s = {row, n_rows - row, (first + row) % CRN_LINEAR_ROW_BLOCK};
+  if (s.n > CRN_LINEAR_ROW_BLOCK - s.at) s.n = CRN_LINEAR_ROW_BLOCK - s.at;
+  return s;
+}
+
+/// Where the group of tiles begins when n_tiles are cut into so many: with an even one.
+INLINE int64_t group_begin(int64_t n_tiles, int64_t groups, int64_t group) {
+  int64_t tile = (n_tiles + 1) / 2 * group / groups * 2;
+  return tile < n_tiles ? tile : n_tiles;
+}
+
+#endif
