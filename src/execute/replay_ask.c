@@ -1,6 +1,8 @@
 // What the steps behind a product touch is asked for in one go. The weights of the product have passed through the caches, and pushed out
 // of them what the last run left there: records, operands, attributes. Each step would wait for its own, line by line; together they come
 // in the time of a few.
+#include <stddef.h>
+
 #include "execute/replay.h"
 
 // The test of this file puts its own in place, to see what is asked for.
@@ -8,11 +10,17 @@
 #define CRN_ASK_FOR(at) __builtin_prefetch((at), 1, 3)
 #endif
 
-enum { LINE = 64, MOST_STEPS = 16 };
+enum { LINE = 64, MOST_STEPS = 16, USUAL_RANK = 4 };
 
 static inline void ask(const void *data, size_t bytes) {
   const char *at = (const char *)((uintptr_t)data & ~(uintptr_t)(LINE - 1)), *end = (const char *)data + bytes;
   for (; at < end; at += LINE) CRN_ASK_FOR(at);
+}
+
+// Few tensors have more dims: those wait for the rest of theirs.
+static inline void ask_for_tensor(const crn_tensor *t) {
+  ask(t, offsetof(crn_tensor, dims) + USUAL_RANK * sizeof *t->dims);
+  ask(t->strides, USUAL_RANK * sizeof *t->strides);
 }
 
 // Attributes are looked up by their names.
@@ -24,7 +32,10 @@ static void ask_for_names(const crn_composite_decl *d) {
 }
 
 static void ask_for_slots(const crn_workspace *w, const uint32_t *slots, uint32_t n) {
-  for (uint32_t i = 0; i < n; i++) ask(&w->slots[slots[i]], sizeof *w->slots);
+  for (uint32_t i = 0; i < n; i++) {
+    ask_for_tensor(&w->slots[slots[i]].tensor);
+    CRN_ASK_FOR(&w->slots[slots[i]].buffer);
+  }
 }
 
 void crn_replay_ask(const crn_workspace *w, uint32_t from) {
@@ -40,7 +51,7 @@ void crn_replay_ask(const crn_workspace *w, uint32_t from) {
   for (int i = 0; i < n; i++) {
     const crn_step *s = &p->steps[steps[i]];
     const crn_step_memo *m = &r->steps[steps[i]];
-    ask(m->operands, (size_t)(s->n_in + s->n_out) * sizeof *m->operands);
+    for (uint32_t k = 0; k < s->n_in + s->n_out; k++) ask_for_tensor(m->operands + k);
     if (s->composite) CRN_ASK_FOR(s->composite);
     if (s->composite && s->composite->attrs) ask(s->composite->attrs, sizeof *s->composite->attrs);
     if (s->fused) ask(s->fused, 2 * LINE);

@@ -88,9 +88,23 @@ static bool is_touched(const void *data, size_t bytes) {
   return false;
 }
 
-static bool are_operands_asked(int i) { return is_asked(&f.lines.operands[i], 3 * sizeof(crn_tensor)); }
+// Of a tensor, what there is of it up to the usual rank.
+static bool is_tensor_asked(const crn_tensor *t) {
+  return is_asked(t, offsetof(crn_tensor, dims) + USUAL_RANK * sizeof *t->dims) && is_asked(t->strides, USUAL_RANK * sizeof *t->strides);
+}
+
+static bool are_operands_asked(int i) {
+  const crn_tensor *t = f.lines.operands[i].tensors;
+  return is_tensor_asked(t) && is_tensor_asked(t + 1) && is_tensor_asked(t + 2);
+}
+
+static bool are_slots_asked(int i) {
+  bool asked = true;
+  for (int k = 3 * i; k < 3 * i + 3; k++) asked &= is_tensor_asked(&f.slots[k].tensor) && is_asked(&f.slots[k].buffer, sizeof(void *));
+  return asked;
+}
+
 static bool are_operands_touched(int i) { return is_touched(&f.lines.operands[i], sizeof f.lines.operands[i]); }
-static bool are_slots_asked(int i) { return is_asked(&f.slots[3 * i], 3 * sizeof *f.slots); }
 static bool are_slots_touched(int i) { return is_touched(&f.slots[3 * i], 3 * sizeof *f.slots); }
 
 static void test_as_far_as_the_next_product(void **state) {

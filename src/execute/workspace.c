@@ -7,21 +7,17 @@
 
 // Size classes: 64 bytes and four steps per power of two, so that at most a quarter of a buffer is unused.
 static int size_class(size_t bytes, size_t *out_rounded) {
-  size_t base = 64;
-  int class = 0;
-  while (base * 2 < bytes && class < CRN_SIZE_CLASSES - 8) {
-    base *= 2;
-    class += 4;
+  *out_rounded = 64;
+  if (bytes <= 64) return 0;
+  // The power of two below, and how many quarters of it come on top.
+  int log = 63 - __builtin_clzll((unsigned long long)bytes - 1), class = 4 * (log - 6);
+  if (class >= CRN_SIZE_CLASSES - 8) {
+    *out_rounded = bytes;
+    return CRN_SIZE_CLASSES - 1;
   }
-  for (int quarter = 0; quarter <= 4; quarter++) {
-    size_t size = base + base / 4 * (size_t)quarter;
-    if (size >= bytes) {
-      *out_rounded = size;
-      return class + quarter;
-    }
-  }
-  *out_rounded = bytes;
-  return CRN_SIZE_CLASSES - 1;
+  size_t quarter = (size_t)1 << (log - 2), n = ((bytes - 1) >> (log - 2)) - 3;
+  *out_rounded = (4 + n) * quarter;
+  return class + (int)n;
 }
 
 static cairn_status take(crn_workspace *w, size_t bytes, bool is_scratch, crn_buffer **out_buffer) {

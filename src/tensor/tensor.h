@@ -5,16 +5,17 @@
 #include "base/status.h"
 #include "cairn/ndarray.h"
 
+/// What is looked at most comes first: of tensors of usual ranks a run touches few lines of memory.
 typedef struct crn_tensor {
+  void *data;  ///< of element 0; NULL when only the shape is known
+  /// Elements lie in pages: data and strides are of the space of tensor/pages.h, which is no memory. NULL = plain.
+  struct crn_pages *pages;
   cairn_dtype dtype;
   int rank;
   /// Sub-byte constants as stored: a little-endian bit stream without gaps, lowest bits first; strides mean nothing.
   bool packed;
   int64_t dims[CAIRN_MAX_RANK];
   int64_t strides[CAIRN_MAX_RANK];  ///< in elements; may be 0 (broadcast) or negative (reversed)
-  void *data;                       ///< of element 0; NULL when only the shape is known
-  /// Elements lie in pages: data and strides are of the space of tensor/pages.h, which is no memory. NULL = plain.
-  struct crn_pages *pages;
 } crn_tensor;
 
 typedef enum crn_dtype_class {
