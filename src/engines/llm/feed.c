@@ -29,7 +29,7 @@ static cairn_status give_rows(cairn_llm *llm, const crn_llm_feed *feed, const cr
     return CAIRN_OK;
   }
   for (int64_t i = wants_all ? 0 : rows->n - 1; i < rows->n; i++) {
-    crn_logits_widen(rows->dtype, (const char *)rows->data + (size_t)i * row_bytes, llm->runner.row, vocab);
+    crn_logits_widen(llm->context->pool, rows->dtype, (const char *)rows->data + (size_t)i * row_bytes, llm->runner.row, vocab);
     if (feed->on_logits) CRN_TRY(feed->on_logits(feed->user, first + n - rows->n + i, llm->runner.row, vocab));
   }
   return CAIRN_OK;

@@ -12,25 +12,6 @@
 
 enum { LANES = 32, PIECE = 2048 };
 
-static inline float from_bits(uint32_t u) {
-  float f;
-  memcpy(&f, &u, sizeof f);
-  return f;
-}
-
-// Scaling by 2^112 moves the exponent of f16 to that of f32 and makes subnormals right, too; only infinities and NaN
-// need their exponent set. Written without branches so that compilers use vector instructions.
-void LOGITS_NAME(widen_f16)(const uint16_t *source, float *target, int64_t n) {
-  for (int64_t i = 0; i < n; i++) {
-    uint32_t h = source[i], magnitude = (h & 0x7fff) << 13;
-    float scaled = from_bits(magnitude) * 0x1p112f;
-    uint32_t u;
-    memcpy(&u, &scaled, sizeof u);
-    u = (h & 0x7c00) == 0x7c00 ? magnitude | 0x7f800000u : u;
-    target[i] = from_bits(u | (h & 0x8000) << 16);
-  }
-}
-
 // The largest of n values in lanes of their own. NaN is larger than nothing.
 static float largest(const float *row, int64_t n) {
   float lane[LANES], best = -INFINITY;

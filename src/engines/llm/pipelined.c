@@ -122,7 +122,7 @@ static cairn_status choose_token(crn_pipeline *p, slot *s, const cairn_ndarray *
   float *row = logits ? p->row : g->llm->runner.row;  // the first token is chosen by the row of the prompt
   cairn_stop_reason reason;
   if (atomic_load(&p->is_leaving)) return CRN_FAIL(CANCELLED, "the generation is over");
-  if (logits) crn_logits_widen(cairn_ndarray_dtype(logits), cairn_ndarray_data(logits), row, p->vocab_size);
+  if (logits) crn_logits_widen(NULL, cairn_ndarray_dtype(logits), cairn_ndarray_data(logits), row, p->vocab_size);
   CRN_TRY(crn_generator_choose(g, row, &s->token));
   s->is_stop = crn_generator_is_stop(g, s->token, &reason) || (g->guide && crn_guide_is_last(g->guide, g->n_chosen - 1));
   return s->is_stop ? CRN_FAIL(CANCELLED, "token %d ends the generation", s->token) : CAIRN_OK;
@@ -295,7 +295,7 @@ static cairn_status give_row(const crn_pipeline *p, crn_generator *g, const slot
   const cairn_generate_options *o = g->options;
   if (!o->on_logits) return CAIRN_OK;
   float *row = g->llm->runner.row;
-  crn_logits_widen(cairn_ndarray_dtype(s->arrays.logits), cairn_ndarray_data(s->arrays.logits), row, p->vocab_size);
+  crn_logits_widen(NULL, cairn_ndarray_dtype(s->arrays.logits), cairn_ndarray_data(s->arrays.logits), row, p->vocab_size);
   return o->on_logits(o->user, p->base + step - 1, row, p->vocab_size);
 }
 

@@ -368,7 +368,7 @@ static void test_widen(void **state) {
   static uint16_t half[65536];
   static float wide[65536];
   for (int i = 0; i < 65536; i++) half[i] = (uint16_t)i;
-  crn_logits_widen(CAIRN_F16, half, wide, 65536);
+  crn_logits_widen(NULL, CAIRN_F16, half, wide, 65536);
   for (int i = 0; i < 65536; i++) {
     int e = i >> 10 & 31, m = i & 1023;
     float expected = e == 31 ? (m ? NAN : INFINITY) : e ? ldexpf(1024 + (float)m, e - 25) : ldexpf((float)m, -24);
@@ -376,10 +376,10 @@ static void test_widen(void **state) {
     assert_true(isnan(expected) ? isnan(wide[i]) : expected == wide[i] && signbit(expected) == signbit(wide[i]));
   }
   const uint16_t brain[] = {0x3f80, 0xc040, 0xff80};
-  crn_logits_widen(CAIRN_BF16, brain, wide, 3);
+  crn_logits_widen(NULL, CAIRN_BF16, brain, wide, 3);
   assert_true(wide[0] == 1 && wide[1] == -3 && wide[2] == -INFINITY);
   const float plain[] = {1.5f, -2};
-  crn_logits_widen(CAIRN_F32, plain, wide, 2);
+  crn_logits_widen(NULL, CAIRN_F32, plain, wide, 2);
   assert_true(wide[0] == 1.5f && wide[1] == -2);
 }
 

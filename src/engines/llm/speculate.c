@@ -277,7 +277,7 @@ cairn_status crn_speculator_give_row(crn_generator *g) {
   cairn_llm *llm = g->llm;
   const int64_t vocab = llm->model->contract.vocab_size, at = s->rows.n - s->n_run + s->n_used - 1;
   const char *row = (const char *)s->rows.data + (size_t)at * (size_t)vocab * cairn_dtype_bytes(s->rows.dtype);
-  crn_logits_widen(s->rows.dtype, row, llm->runner.row, vocab);
+  crn_logits_widen(llm->context->pool, s->rows.dtype, row, llm->runner.row, vocab);
   if (!g->options->on_logits) return CAIRN_OK;
   return g->options->on_logits(g->options->user, llm->history.n - 1, llm->runner.row, vocab);
 }
