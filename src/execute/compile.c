@@ -1,8 +1,11 @@
 // Compiling ahead of time: all functions are made, their packed weights saved, and the program kept without what was packed.
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "asset/compiled.h"
+#include "base/failure.h"
 #include "base/file.h"
 #include "cairn/specialize.h"
 #include "execute/packed_cache.h"
@@ -84,8 +87,13 @@ static cairn_status list_kept(compile *c) {
   return CAIRN_OK;
 }
 
-// What compilations that were interrupted left in the folder.
-static cairn_status remove_leftovers(const compile *c, const char *folder) {
+static bool exists(const char *path) {
+  struct stat st;
+  return lstat(path, &st) == 0;
+}
+
+// Takes away what compilations that were interrupted left in the folder, and, with `everything`, the folder with its files.
+static cairn_status clean(const compile *c, const char *folder, bool everything) {
   static const char *const names[] = {"weights.packed", "program.cairn", "metadata.json", "compiled.json"};
   crn_str path;
   cairn_status status = CAIRN_OK;
@@ -93,8 +101,10 @@ static cairn_status remove_leftovers(const compile *c, const char *folder) {
   for (size_t i = 0; i < sizeof names / sizeof *names && status == CAIRN_OK; i++) {
     status = crn_path_join(&path, folder, names[i]);
     if (status == CAIRN_OK) crn_file_remove_leftovers(path.data);
+    if (status == CAIRN_OK && everything) unlink(path.data);
   }
   crn_str_deinitialize(&path);
+  if (everything) rmdir(folder);
   return status;
 }
 
@@ -106,7 +116,7 @@ static cairn_status run_compile(compile *c, const char *folder) {
   CRN_TRY(crn_make_directories(folder));
   CRN_TRY(crn_packed_cache_export(m, folder));
   CRN_TRY(crn_compiled_write(m->asset, folder, cairn_precision_text(m->options.precision), c->kept.items, c->kept.size));
-  return remove_leftovers(c, folder);
+  return clean(c, folder, false);
 }
 
 cairn_status cairn_model_compile(cairn_model *m, const char *folder) {
@@ -115,7 +125,15 @@ cairn_status cairn_model_compile(cairn_model *m, const char *folder) {
   if (!m->asset || m->asset->borrowed) return CRN_FAIL(UNSUPPORTED, "only stored .aimodel assets can be compiled");
   if (m->asset->compiled) return CRN_FAIL(INVALID_ARGUMENT, "'%s' is compiled already", cairn_asset_path(m->asset));
   compile c = {.model = m, .allocator = &m->context->allocator};
+  const bool is_new = !exists(folder);
   cairn_status status = run_compile(&c, folder);
+  if (status != CAIRN_OK && is_new) {
+    // The failure that is reported is the first one.
+    crn_failure *failure = crn_failure_capture(c.allocator);
+    clean(&c, folder, true);
+    status = crn_failure_restore(failure, status);
+    crn_failure_release(failure);
+  }
   crn_vec_free(c.allocator, &c.needed);
   crn_vec_free(c.allocator, &c.dropped);
   crn_vec_free(c.allocator, &c.kept);

@@ -26,9 +26,14 @@ static const uint64_t least_bytes = 8u << 20;
 
 // --- places -------------------------------------------------------------------------------------------------------------------
 
-static cairn_status make_identity(const cairn_model *m, crn_str *out) {
+// Of packed weights wherever they lie: those of a compiled asset serve every set of options.
+static cairn_status make_plain_identity(const cairn_model *m, crn_str *out) {
   uint16_t one = 1;
-  CRN_TRY(crn_str_printf(out, "%s\nlayout " LAYOUT_VERSION " %s\n", m->hash, *(const char *)&one ? "little-endian" : "big-endian"));
+  return crn_str_printf(out, "%s\nlayout " LAYOUT_VERSION " %s\n", m->hash, *(const char *)&one ? "little-endian" : "big-endian");
+}
+
+static cairn_status make_identity(const cairn_model *m, crn_str *out) {
+  CRN_TRY(make_plain_identity(m, out));
   return m->options.expect_frequent_reshapes ? crn_str_puts(out, RESHAPES "\n") : CAIRN_OK;
 }
 
@@ -273,7 +278,7 @@ static void release_place(crn_str *folder, crn_str *path, crn_str *identity) {
 static cairn_status read_compiled(cairn_model *m) {
   crn_str identity;
   crn_str_initialize(&identity, &m->context->allocator);
-  cairn_status status = make_identity(m, &identity);
+  cairn_status status = make_plain_identity(m, &identity);
   if (status == CAIRN_OK) status = crn_weight_cache_read(&m->weights, m->context->pool, m->asset->compiled->weights_path, identity.data);
   crn_str_deinitialize(&identity);
   if (status == CAIRN_NOT_FOUND)
@@ -286,7 +291,7 @@ cairn_status crn_packed_cache_export(cairn_model *m, const char *folder) {
   crn_str_initialize(&path, &m->context->allocator);
   crn_str_initialize(&identity, &m->context->allocator);
   cairn_status status = crn_path_join(&path, folder, "weights.packed");
-  if (status == CAIRN_OK) status = make_identity(m, &identity);
+  if (status == CAIRN_OK) status = make_plain_identity(m, &identity);
   if (status == CAIRN_OK) status = crn_weight_cache_write(&m->weights, path.data, identity.data);
   crn_str_deinitialize(&path);
   crn_str_deinitialize(&identity);

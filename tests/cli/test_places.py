@@ -53,6 +53,15 @@ class FileSizes(cli.CliTest):
             self.assertIn(self.temporary, err)
         left = [f for _, _, files in os.walk(self.temporary) for f in files if ".tmp-" in f or f == "out.bin"]
         self.assertEqual(left, [])
+        self.assertFalse(os.path.exists(self.path("limited.aimodelc")))
+
+    def test_a_failed_compilation_leaves_what_was_there(self):
+        model = self.path("kept.aimodelc")
+        self.cairn("compile", ASSET, "-o", model)
+        code, _, err = self.limited(300, "compile", ASSET, "-o", model, environment={"CAIRN_CACHE": "off"})
+        self.assertEqual(code, 1, err)
+        self.cairn("generate", BUNDLE, "--raw-tokens", self.ids(), "-n", "1")
+        self.assertEqual(len(os.listdir(model)), 4)
 
     def test_logits_of_the_alias(self):
         link, out = self.path("llm-runner"), self.path("logits.json")
