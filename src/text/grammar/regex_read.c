@@ -110,7 +110,9 @@ static uint32_t read_hex(reader *r, int n, const char *start) {
   return code;
 }
 
-// \u{1F600}, \uD83D\uDE00, \u00e9
+static bool is_surrogate(uint32_t code) { return code >= 0xD800 && code < 0xE000; }
+
+// \u{1F600}, \uD83D\uDE00, \u00e9. Half of a pair is given as it is.
 static uint32_t read_u(reader *r, const char *start) {
   if (r->at < r->end && *r->at == '{') {
     uint32_t code = 0;
@@ -121,30 +123,39 @@ static uint32_t read_u(reader *r, const char *start) {
     return code;
   }
   uint32_t code = read_hex(r, 4, start);
-  if (code >= 0xD800 && code < 0xDC00 && r->end - r->at >= 6 && r->at[0] == '\\' && r->at[1] == 'u') {
+  if (code >= 0xD800 && code < 0xDC00 && r->end - r->at >= 6 && r->at[0] == '\\' && r->at[1] == 'u' && r->at[2] != '{') {
+    const char *behind = r->at;
     r->at += 2;
     uint32_t low = read_hex(r, 4, start);
     if (low >= 0xDC00 && low < 0xE000) return 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
-    broken(r, start, "half of a surrogate pair");
+    r->at = behind;
   }
-  if (code >= 0xD800 && code < 0xE000) broken(r, start, "half of a surrogate pair");
   return code;
 }
 
-// An escape behind its backslash: a set of characters. False with a failure kept.
-static crn_set read_escape(reader *r, bool in_class, bool outside) {
+// What stands for one character of a text or for several. Of ranges, only characters are ends.
+typedef struct unit {
+  bool is_char;
+  uint32_t code;
+  crn_set set;
+} unit;
+
+static unit char_unit(reader *r, uint32_t code) { return (unit){true, code, crn_set_one(r->rules, code, code)}; }
+
+// An escape behind its backslash.
+static unit read_escape(reader *r, bool in_class, bool outside) {
   const char *start = r->at - 1;
   if (r->at == r->end) {
     broken(r, start, "a backslash at the end");
-    return (crn_set){0};
+    return (unit){0};
   }
   uint32_t c = next_code(r);
   static const char CONTROLS[] = "tnrfv0", VALUES[] = {9, 10, 13, 12, 11, 0};
-  if (c && c < 128 && strchr("dDwWsS", (int)c)) return named_set(r, (char)c, outside);
-  if (c == 'p' || c == 'P') return read_property(r, c == 'P');
+  if (c && c < 128 && strchr("dDwWsS", (int)c)) return (unit){.set = named_set(r, (char)c, outside)};
+  if (c == 'p' || c == 'P') return (unit){.set = read_property(r, c == 'P')};
   if (c == '0' && r->at < r->end && isdigit((unsigned char)*r->at)) {
     unsupported(r, start, "an octal escape");
-    return (crn_set){0};
+    return (unit){0};
   }
   const char *control = c && c < 128 ? strchr(CONTROLS, (int)c) : NULL;
   if (control) {
@@ -155,6 +166,8 @@ static crn_set read_escape(reader *r, bool in_class, bool outside) {
     c = read_hex(r, 2, start);
   } else if (c == 'u') {
     c = read_u(r, start);
+    // No text has one; of a class it may be an end of a range.
+    if (!in_class && is_surrogate(c)) broken(r, start, "half of a surrogate pair");
   } else if (c == 'c') {
     if (r->at == r->end || !isalpha((unsigned char)*r->at)) broken(r, start, "\\c without a letter");
     c = r->at < r->end ? (uint32_t)*r->at++ % 32 : 0;
@@ -165,20 +178,14 @@ static crn_set read_escape(reader *r, bool in_class, bool outside) {
   } else if (c < 128 && isalpha((int)c)) {
     unsupported(r, start, "an escape that ECMAScript does not have");
   }
-  return crn_set_one(r->rules, c, c);
+  return char_unit(r, c);
 }
 
-// One character of a class, or an escape that stands for several (`*out_set` then has more than one).
-static crn_set read_class_item(reader *r, bool outside) {
-  if (*r->at == '\\') {
-    r->at++;
-    return read_escape(r, true, outside);
-  }
-  uint32_t c = next_code(r);
-  return crn_set_one(r->rules, c, c);
+static unit read_class_unit(reader *r, bool outside) {
+  if (*r->at != '\\') return char_unit(r, next_code(r));
+  r->at++;
+  return read_escape(r, true, outside);
 }
-
-static bool is_single(crn_set s) { return s.n == 1 && s.ranges[0].first == s.ranges[0].last; }
 
 static const crn_node *read_class(reader *r) {
   const char *start = r->at++;
@@ -187,18 +194,20 @@ static const crn_node *read_class(reader *r) {
   cairn_status status = CAIRN_OK;
   if (is_not) r->at++;
   while (r->at < r->end && *r->at != ']' && status == CAIRN_OK && !crn_rules_failed(r->rules)) {
-    const char *item = r->at;
-    crn_set set = read_class_item(r, is_not);
-    if (is_single(set) && r->end - r->at >= 2 && r->at[0] == '-' && r->at[1] != ']') {
+    const char *at = r->at;
+    unit first = read_class_unit(r, is_not);
+    if (first.is_char && r->end - r->at >= 2 && r->at[0] == '-' && r->at[1] != ']') {
       r->at++;
-      crn_set last = read_class_item(r, is_not);
-      if (!is_single(last) || last.ranges[0].first < set.ranges[0].first) {
-        broken(r, item, "a range whose end is no character behind its beginning");
+      unit last = read_class_unit(r, is_not);
+      if (!last.is_char || last.code < first.code) {
+        broken(r, at, "a range whose end is no character behind its beginning");
         break;
       }
-      set = crn_set_one(r->rules, set.ranges[0].first, last.ranges[0].first);
+      first.set = crn_set_one(r->rules, first.code, last.code);
     }
-    for (size_t i = 0; i < set.n && status == CAIRN_OK; i++) status = crn_vec_push(r->rules->allocator, &ranges, set.ranges[i]);
+    for (size_t i = 0; i < first.set.n && status == CAIRN_OK; i++) {
+      status = crn_vec_push(r->rules->allocator, &ranges, first.set.ranges[i]);
+    }
   }
   if (status != CAIRN_OK) crn_rules_fail(r->rules, status);
   if (r->at == r->end) {
@@ -331,11 +340,17 @@ static const crn_node *read_atom(reader *r) {
       return crn_node_mark(r->rules, CRN_NODE_END, (size_t)(start - r->begin));
     case '\\':
       r->at++;
-      return crn_node_set(r->rules, read_escape(r, false, false));
+      return crn_node_set(r->rules, read_escape(r, false, false).set);
     case '*':
     case '+':
     case '?':
       return broken(r, start, "nothing to repeat");
+    case '{': {
+      int64_t min, max;
+      if (read_counts(r, &min, &max)) return broken(r, start, "nothing to repeat");
+      next_code(r);
+      return crn_node_text(r->rules, start, 1);
+    }
     default:
       next_code(r);
       return crn_node_text(r->rules, start, (size_t)(r->at - start));
