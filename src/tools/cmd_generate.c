@@ -128,6 +128,7 @@ static int check_options(crn_tool *t, const generate_options *o) {
     return crn_tool_usage_error(t, "--image with --session is part of a conversation; leave --no-template and --raw-tokens out");
   int code = crn_session_check(t, o->session, &o->generation);
   if (code == TOOL_CONTINUE) code = crn_guide_check(t, &o->guide, o->dialogue.tool_choice, o->force);
+  if (code == TOOL_CONTINUE && o->force) code = crn_generation_check_forced(t, &o->generation);
   if (code == TOOL_CONTINUE) code = crn_dialogue_check(t, &o->dialogue);
   if (code == TOOL_CONTINUE) code = crn_generation_check(t, &o->generation);
   return code != TOOL_CONTINUE ? code : crn_speculation_check(t, &o->speculation);

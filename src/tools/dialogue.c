@@ -18,6 +18,25 @@ int crn_dialogue_check(crn_tool *t, const crn_dialogue_values *v) {
   return crn_tool_usage_error(t, "--tool-format: %s", cairn_last_error()->message);
 }
 
+// What a template would print without a word, and no model could call.
+static cairn_status check_tool(const crn_dialogue_values *v, const json_t *tools, size_t i) {
+  static const char expected[] = "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{}}}";
+  const json_t *tool = json_array_get(tools, i), *wrapped = json_object_get(tool, "function"), *f = wrapped ? wrapped : tool;
+  const char *name = json_string_value(json_object_get(f, "name"));
+  const json_t *parameters = json_object_get(f, "parameters");
+  if (!json_is_object(tool) || !json_is_object(f))
+    return CRN_FAIL(INVALID_ARGUMENT, "%s: #/%zu is no tool; expected %s", v->tools, i, expected);
+  if (!name || !*name) return CRN_FAIL(INVALID_ARGUMENT, "%s: the tool #/%zu has no name; expected %s", v->tools, i, expected);
+  if (parameters && !json_is_object(parameters) && !json_is_null(parameters))
+    return CRN_FAIL(INVALID_ARGUMENT, "%s: the parameters of the tool '%s' must be an object: a JSON Schema", v->tools, name);
+  for (size_t k = 0; k < i; k++) {
+    const json_t *other = json_array_get(tools, k), *inside = json_object_get(other, "function");
+    const char *taken = json_string_value(json_object_get(inside ? inside : other, "name"));
+    if (taken && !strcmp(taken, name)) return CRN_FAIL(INVALID_ARGUMENT, "%s: two tools have the name '%s'", v->tools, name);
+  }
+  return CAIRN_OK;
+}
+
 cairn_status crn_dialogue_read_tools(const crn_dialogue_values *v, json_t **out_tools) {
   crn_str text;
   json_t *json = NULL;
@@ -30,7 +49,8 @@ cairn_status crn_dialogue_read_tools(const crn_dialogue_values *v, json_t **out_
   if (status != CAIRN_OK) return status;
   json_t *tools = json_is_object(json) ? json_object_get(json, "tools") : json;
   if (json_is_array(tools)) {
-    *out_tools = json_incref(tools);
+    for (size_t i = 0; i < json_array_size(tools) && status == CAIRN_OK; i++) status = check_tool(v, tools, i);
+    if (status == CAIRN_OK) *out_tools = json_incref(tools);
   } else {
     status = CRN_FAIL(CORRUPT, "%s: expected an array of tools: [{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{}}}]",
                       v->tools);

@@ -8,6 +8,20 @@
 #include "tools/session.h"
 #include "tools/speculation.h"
 
+int crn_generation_check_forced(crn_tool *t, const crn_generation_values *v) {
+  const char *flag = v->greedy                     ? "--greedy"
+                     : v->temperature.given        ? "--temperature"
+                     : v->top_k.given              ? "--top-k"
+                     : v->top_p.given              ? "--top-p"
+                     : v->min_p.given              ? "--min-p"
+                     : v->repetition_penalty.given ? "--repetition-penalty"
+                     : v->seed.given               ? "--seed"
+                     : v->stop.n                   ? "--stop"
+                                                   : NULL;
+  if (!flag) return TOOL_CONTINUE;
+  return crn_tool_usage_error(t, "--force gives the tokens, all of them: %s would change nothing; leave one of them out", flag);
+}
+
 int crn_generation_check(crn_tool *t, const crn_generation_values *v) {
   bool filters = v->top_k.given || v->top_p.given || v->min_p.given;
   if (v->greedy && (filters || (v->temperature.given && v->temperature.value > 0)))
@@ -162,15 +176,21 @@ static void on_interrupt(int signal_number) {
   g_interrupted = 1;
 }
 
+// Who started the program may want it to go on: in the background of a script the signal is ignored.
+static bool g_is_ignored;
+
 void crn_interrupt_catch(void) {
   // The second Ctrl-C finds the default action again, so that whatever hangs can be ended.
-  struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND};
+  struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESETHAND}, before;
   sigemptyset(&action.sa_mask);
   g_interrupted = 0;
-  sigaction(SIGINT, &action, NULL);
+  g_is_ignored = sigaction(SIGINT, NULL, &before) == 0 && before.sa_handler == SIG_IGN;
+  if (!g_is_ignored) sigaction(SIGINT, &action, NULL);
 }
 
-void crn_interrupt_release(void) { signal(SIGINT, SIG_DFL); }
+void crn_interrupt_release(void) {
+  if (!g_is_ignored) signal(SIGINT, SIG_DFL);
+}
 
 bool crn_interrupt_pending(void) { return g_interrupted != 0; }
 

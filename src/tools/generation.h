@@ -103,6 +103,8 @@ typedef struct crn_generation_values {
 
 /// Checks combinations of options. TOOL_CONTINUE, or TOOL_USAGE after a message.
 int crn_generation_check(crn_tool *t, const crn_generation_values *v);
+/// The same for --force: nothing that chooses tokens goes with it.
+int crn_generation_check_forced(crn_tool *t, const crn_generation_values *v);
 
 /// What of a model is going to be used, besides token ids.
 typedef enum crn_generation_need { CRN_NEED_IDS, CRN_NEED_TEXT, CRN_NEED_CHAT } crn_generation_need;

@@ -270,6 +270,9 @@ int crn_tool_parse(crn_tool *t, const crn_tool_command *c, int argc, char **argv
   optind = 0;  // makes glibc start over, also its permutation of arguments
   opterr = 0;
   int code;
+  bool *given = NULL;
+  if (crn_arena_array(t->arena, (size_t)(c->n_options + count_common(c)), sizeof *given, &given) != CAIRN_OK) return crn_tool_fail(t);
+  memset(given, 0, (size_t)(c->n_options + count_common(c)) * sizeof *given);
   while ((code = getopt_long(argc, argv, tables.shorts, tables.longs, NULL)) != -1) {
     if (code == '?' || code == ':') return bad_option(t, c, code, argc, argv);
     int i = code >= 256 ? code - 256 : index_of_letter(c, code);
@@ -277,6 +280,9 @@ int crn_tool_parse(crn_tool *t, const crn_tool_command *c, int argc, char **argv
     const char *token = code >= 256 ? abbreviation(o, argv, optind) : NULL;
     if (token) return crn_tool_usage_error(t, "unknown option %.*s (did you mean --%s?)", (int)strcspn(token, "="), token, o->name);
     if (o == &g_common[COMMON_HELP]) return print_help(t, c, argc, argv);
+    const bool counts_once = o->kind != OPTION_FLAG && o->kind != OPTION_LIST;
+    if (counts_once && given[i]) crn_tool_warn(t, "--%s was given before; the last one, '%s', counts", o->name, optarg);
+    given[i] = true;
     int result = store(t, o, i < c->n_options ? values : (void *)t, optarg);
     if (result != TOOL_CONTINUE) return result;
   }

@@ -109,6 +109,10 @@ class Usage(cli.CliTest):
         self.check(["run", "a", "--prec=exact"], "unknown option --prec (did you mean --precision?)")
         self.check(["run", "a", "--trace-op"], "unknown option --trace-op (did you mean --trace-ops?)")
 
+    def test_the_last_of_several_counts_and_is_told(self):
+        self.assertIn("--prompt was given before; the last one, 'b', counts", self.fails("generate", "missing", "-q", "-p", "a", "--prompt=b", code=1))
+        self.assertNotIn("before", self.fails("generate", "missing", "-p", "a", "--stop", "x", "--stop", "y", "-q", "-q", code=1))
+
     def test_options_after_arguments_and_double_dash(self):
         self.fails("run", "missing", "-q", code=1)
         self.fails("run", "-q", "--", "--missing", code=1)

@@ -115,6 +115,10 @@ class Dialogue(cli.CliTest):
         for arguments, part, code in (
             (["--tools", self.path("nothing.json")], "nothing.json", 1),
             (["--tools", self.write("bad.json", "3")], "expected an array of tools", 1),
+            (["--tools", self.write("number.json", "[5]")], "#/0 is no tool", 1),
+            (["--tools", self.write("nameless.json", '[{"type": "function", "function": {}}]')], "#/0 has no name", 1),
+            (["--tools", self.write("five.json", '[{"name": "f", "parameters": 5}]')], "parameters of the tool 'f'", 1),
+            (["--tools", self.write("two.json", '[{"name": "f"}, {"function": {"name": "f"}}]')], "two tools have the name 'f'", 1),
             (["--tools", self.tools(), "--no-template"], "--no-template", 64),
             (["--template", "rag"], "there is no chat template called 'rag'", 1),
             (["--reasoning", "loud"], "--reasoning", 64),

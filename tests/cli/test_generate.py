@@ -238,6 +238,9 @@ class Mistakes(GenerateTest):
             ["--prompt", "a", "--temperature", "-1"],
             ["--prompt", "a", "--top-p", "0"],
             ["--prompt", "a", "--stop", ""],
+            ["--raw-tokens", tokens, "--force", tokens, "--temperature", "1"],
+            ["--raw-tokens", tokens, "--force", tokens, "--stop", "a"],
+            ["--raw-tokens", tokens, "--force", tokens, "--seed", "1"],
             ["--prompt", "a", "--kv-page", "4"],
             ["--prompt", "a", "--kv", "fixed", "--kv-page", "4"],
             ["--prompt", "a", "--kv-window", "4"],
@@ -384,7 +387,7 @@ class Mistakes(GenerateTest):
 
 
 class Interruption(GenerateTest):
-    def start(self, *arguments):
+    def start(self, *arguments, first=None):
         return subprocess.Popen(
             [
                 cli.PROGRAM,
@@ -400,6 +403,7 @@ class Interruption(GenerateTest):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=cli.TESTS,
+            preexec_fn=first,
         )
 
     def test_text(self):
@@ -411,6 +415,13 @@ class Interruption(GenerateTest):
         self.assertTrue((first + out).endswith(b"\n"))
         self.assertEqual(process.returncode, 1)
         self.assertIn(b"cancelled", err)
+
+    def test_a_script_may_have_it_ignored(self):
+        process = self.start("--max-tokens", "200", first=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+        os.read(process.stdout.fileno(), 1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 0, err)
 
     def test_json(self):
         process = self.start("--json")
