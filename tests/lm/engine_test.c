@@ -298,6 +298,8 @@ static void test_bad_tokens(void **state) {
   lm_expect(cairn_llm_generate(llm, &o, &g), CAIRN_INVALID_ARGUMENT, "exactly one of tokens, text and conversation");
   o = (cairn_generate_options){.tokens = (const int32_t[]){1}, .n_tokens = 1, .text = "x", .text_bytes = 1};
   lm_expect(cairn_llm_generate(llm, &o, &g), CAIRN_INVALID_ARGUMENT, "2 prompts were given");
+  o = (cairn_generate_options){.text = "x", .text_bytes = 1, .form = (cairn_prompt_form)99};
+  lm_expect(cairn_llm_generate(llm, &o, &g), CAIRN_INVALID_ARGUMENT, "form is 99");
   o = (cairn_generate_options){.tokens = (const int32_t[]){1}, .n_tokens = 1, .forced = (const int32_t[]){5, 999}, .n_forced = 2};
   lm_expect(cairn_llm_generate(llm, &o, &g), CAIRN_OUT_OF_RANGE, "forced token 1 is 999");
   o = (cairn_generate_options){.tokens = (const int32_t[]){1}, .n_tokens = 1, .stop_ids = (const int32_t[]){5, -1}, .n_stop_ids = 2};

@@ -75,6 +75,8 @@ cairn_status crn_llm_prompt(const cairn_llm *llm, const cairn_generate_options *
   int n_given = (o->tokens != NULL) + (o->text != NULL) + (o->conversation != NULL);
   if (n_given != 1)
     return CRN_FAIL(INVALID_ARGUMENT, "%d prompts were given; exactly one of tokens, text and conversation is expected", n_given);
+  if (o->form < CAIRN_PROMPT_AUTO || o->form > CAIRN_PROMPT_TEMPLATE)
+    return CRN_FAIL(INVALID_ARGUMENT, "form is %d; 0 (auto), 1 (raw) or 2 (template) expected", (int)o->form);
   // Told before a template can stumble over the images.
   if (o->n_images > 0 && !llm->model->vision) return CRN_FAIL(UNSUPPORTED, "the model takes no images: a bundle of kind vlm is needed");
   if (o->text) {

@@ -83,16 +83,6 @@ static bool has_only(const json_t *schema, const char *keyword) {
   return json_object_size(schema) == 1 && json_object_get(schema, keyword);
 }
 
-static bool is_object_only(const crn_terms *terms) {
-  unsigned types = CRN_TYPE_ALL;
-  bool has_hint = false;
-  for (size_t i = 0; i < terms->size; i++) {
-    types &= crn_schema_types(terms->items[i].schema);
-    has_hint = has_hint || json_object_get(terms->items[i].schema, "properties") || json_object_get(terms->items[i].schema, "required");
-  }
-  return types == CRN_TYPE_OBJECT || (types == CRN_TYPE_ALL && has_hint);
-}
-
 // A property that is not there.
 static const json_t *without(crn_schema *s, const char *name) {
   return crn_schema_make(s, json_pack("{s:s,s:{s:b}}", "type", "object", "properties", name, 0));
@@ -120,7 +110,7 @@ static const crn_node *all_fail(crn_schema *s, const crn_terms *terms, size_t at
   return crn_schema_value(s, &more);
 }
 
-// Some required property is not there, or some property is there with a value of another kind.
+// Some required property is not there, or some property is there with a value of another kind; or, where the type is said, it is no object.
 static const crn_node *not_object(crn_schema *s, const crn_terms *terms, size_t at, const json_t *no) {
   const json_t *required = json_object_get(no, "required"), *properties = json_object_get(no, "properties");
   crn_node_vec ways = {0};
@@ -134,6 +124,10 @@ static const crn_node *not_object(crn_schema *s, const crn_terms *terms, size_t 
     const json_t *other =
         crn_schema_make(s, json_pack("{s:s,s:[s],s:{s:{s:O}}}", "type", "object", "required", name, "properties", name, "not", item));
     crn_nodes_add(s->rules, &ways, way(s, terms, at, CRN_DONE_NOT, other, NULL));
+  }
+  if (json_object_get(no, "type")) {
+    const json_t *others = crn_schema_make(s, json_pack("{s:{s:s}}", "not", "type", "object"));
+    crn_nodes_add(s->rules, &ways, way(s, terms, at, CRN_DONE_NOT, others, NULL));
   }
   return crn_nodes_any(s->rules, &ways);
 }
@@ -161,7 +155,7 @@ static const crn_node *not_this(crn_schema *s, const crn_terms *terms, size_t at
     const json_t *target = crn_schema_resolve(s, no, json_string_value(json_object_get(no, "$ref")));
     return target ? way(s, terms, at, CRN_DONE_NOT, negation(s, target), NULL) : crn_node_empty();
   }
-  if (is_object_condition(no) && is_object_only(terms)) return not_object(s, terms, at, no);
+  if (is_object_condition(no)) return not_object(s, terms, at, no);
   return CRN_SCHEMA_UNSUPPORTED(s, schema, "not",
                                 "only type, enum, const, not, anyOf, allOf, and required and properties of objects are supported in it");
 }
