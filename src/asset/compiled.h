@@ -13,7 +13,7 @@
 #include "asset/asset.h"
 
 /// Changes with the packed layout of weights: compiled assets and cache entries of another one are not used.
-#define CRN_PACKED_LAYOUT "4"
+#define CRN_PACKED_LAYOUT "5"
 
 /// Bytes [offset, offset + bytes) of a program's file.
 typedef struct crn_byte_range {

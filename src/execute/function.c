@@ -152,6 +152,8 @@ static cairn_status bind_input(crn_workspace *w, uint32_t slot, const cairn_ndar
 }
 
 static cairn_status bind(cairn_function *f, crn_workspace *w, const cairn_run_args *r) {
+  cairn_model *m = f->model;
+  if (atomic_load_explicit(&m->has_run, memory_order_relaxed)) CRN_TRY(crn_weight_store_settle(&m->weights, m->context->pool));
   const cairn_function_info *info = f->info;
   w->last_rows = r->last_rows;
   w->rows_as_one = r->rows_as_one;
@@ -336,6 +338,7 @@ cairn_status crn_function_begin(cairn_function *f, const cairn_run_args *args, c
 
 void crn_function_end(cairn_function *f, crn_workspace *w, bool is_finished) {
   unbind(w, is_finished);
+  if (is_finished) atomic_store_explicit(&f->model->has_run, true, memory_order_relaxed);
   return_workspace(f, w, 1);
 }
 

@@ -24,6 +24,7 @@ struct cairn_model {
   crn_weight_store weights;
   atomic_bool has_read_cache;
   atomic_bool has_ready_weights;  ///< from the cache, or of a compiled asset
+  atomic_bool has_run;            ///< a run has ended well
   cairn_function_info *functions;
   const crn_graph **graphs;
   int n_functions;

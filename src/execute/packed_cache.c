@@ -345,7 +345,7 @@ static cairn_status write_entry(cairn_model *m, const crn_str *folder, const crn
 void crn_packed_cache_write(cairn_model *m) {
   crn_str folder, path, identity;
   if (!is_usable(m) || (m->asset && m->asset->compiled) || new_bytes(&m->weights, false) < least_bytes ||
-      m->weights.region.used_bytes > crn_cache_limit())
+      crn_weight_store_bytes(&m->weights) > crn_cache_limit())
     return;
   cairn_status status = find_place(m, &folder, &path, &identity);
   if (status == CAIRN_OK) status = write_entry(m, &folder, &path, &identity);

@@ -25,8 +25,12 @@ void crn_weight_store_deinitialize(crn_weight_store *s) {
     crn_free(s->allocator, w, sizeof *w);
   }
   crn_memory_region_release(&s->region);
+  crn_weight_store_forget_digests(s);
+  crn_huge_map_close(&s->map);
   pthread_mutex_destroy(&s->lock);
 }
+
+size_t crn_weight_store_bytes(const crn_weight_store *s) { return s->region.used_bytes + s->map.bytes; }
 
 // --- packing ------------------------------------------------------------------------------------------------------------------
 

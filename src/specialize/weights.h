@@ -3,8 +3,10 @@
 #define CRN_SPECIALIZE_WEIGHTS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "backend/cpu/kernels/linear/linear.h"
+#include "base/huge_map.h"
 #include "base/region.h"
 #include "specialize/edit.h"
 #include "tensor/blocks.h"
@@ -113,16 +115,31 @@ typedef struct crn_weight_store {
   size_t base_bytes;
   bool is_file;  ///< the data is a mapped file, whose pages come back when they are read again
   crn_memory_region region;
+  crn_huge_map map;         ///< of the cache's file, for the matrices that came from it and were not read into the region
+  uint64_t *digests;        ///< of the map's huge pages while they are the file's; else NULL
+  atomic_bool is_borrowed;  ///< the map's pages are the file's: crn_weight_store_settle
   crn_packed_weight *first;
 } crn_weight_store;
 
 void crn_weight_store_initialize(crn_weight_store *store, const cairn_allocator *allocator);
 void crn_weight_store_deinitialize(crn_weight_store *store);
+/// Of all matrices, with what lies between them.
+size_t crn_weight_store_bytes(const crn_weight_store *store);
 
 /// Packs the rows of several matrices of equal k, one below the other; `interleave`: tile by tile in turn instead (for pairs whose
 /// outputs are combined). Errors: OUT_OF_MEMORY, OUT_OF_RANGE.
 cairn_status crn_weight_store_pack(crn_weight_store *store, crn_pool *pool, const crn_weight_source *sources, int n_sources,
                                    bool interleave, crn_linear_weights *out_weights);
+
+/// weight_settle.c: matrices that lie in the map of a cache's file move into memory of the program's own, at the addresses where they are;
+/// others may be reading them. To be called when the first result is there: until then the file saves the time it takes to get memory.
+/// Cheap when there is nothing to do. Errors: CORRUPT (the file was changed since it was checked; so will all further calls).
+cairn_status crn_weight_store_settle(crn_weight_store *store, crn_pool *pool);
+/// What settling would need; part of crn_weight_store_deinitialize.
+void crn_weight_store_forget_digests(crn_weight_store *store);
+
+/// weight_digest.c: of a piece of a cache's file; every changed byte changes it.
+uint64_t crn_weight_digest(const void *data, size_t bytes);
 
 /// weight_cache.c: the store's matrices as a file. Reading takes in what the file holds when it was written for `identity` (the
 /// program's hash and all that packing depends on); a file that is cut short, damaged or of something else is NOT_FOUND and nothing

@@ -32,12 +32,15 @@ typedef struct crn_llm_source {
   const char *function;             ///< NULL = to be found
   const char *path;                 ///< what was opened; NULL when it came from elsewhere
   crn_llm_text_parts parts;         ///< of an importer; lists in the arena, the tokenizer retained
+  struct crn_imported_model *text;  ///< an importer that is still making the tokenizer; NULL = none is
 } crn_llm_source;
 
 /// Errors: as cairn_llm_open. On failure `*out_source` holds nothing.
 cairn_status crn_llm_source_open(cairn_context *context, const char *path, const cairn_model_options *options, crn_arena *arena,
                                  crn_llm_source *out_source);
 void crn_llm_source_release(crn_llm_source *source);
+/// Waits until `parts` is complete: an importer makes the tokenizer beside all that needs none. Errors: those of the tokenizer.
+cairn_status crn_llm_source_finish_text(crn_llm_source *source);
 /// The SHA-256 of everything results depend on: programs and weights of all assets. Errors: UNSUPPORTED for what is no file, IO.
 cairn_status crn_llm_source_identify(cairn_context *context, const crn_llm_source *source, unsigned char out_digest[CRN_SHA256_BYTES]);
 

@@ -245,6 +245,7 @@ static cairn_status open_states(cairn_llm *llm, const cairn_llm_options *o) {
 
 static cairn_status open_text(cairn_llm *llm, const char *tokenizer) {
   crn_llm_text_initialize(&llm->model->text, llm->context);
+  CRN_TRY(crn_llm_source_finish_text(&llm->model->source));
   const crn_llm_source *s = &llm->model->source;
   int64_t vocab = llm->model->contract.vocab_size;
   if (tokenizer) {

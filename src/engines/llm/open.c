@@ -72,7 +72,8 @@ static cairn_status open_bundle(cairn_context *context, const char *path, const 
 
 // --- imported files -------------------------------------------------------------------------------------------------
 
-static cairn_status take_parts(crn_arena *arena, crn_imported_model *m, crn_llm_source *s) {
+// All but the tokenizer.
+static cairn_status take_parts(crn_arena *arena, const crn_imported_model *m, crn_llm_source *s) {
   int32_t *ids;
   s->context_length = m->context_length;
   s->vocab_size = m->vocab_size;
@@ -83,25 +84,42 @@ static cairn_status take_parts(crn_arena *arena, crn_imported_model *m, crn_llm_
   if (m->n_eos_ids) memcpy(ids, m->eos_ids, m->n_eos_ids * sizeof *ids);
   s->parts.stop_ids = ids;
   s->parts.n_stop_ids = m->n_eos_ids;
-  s->parts.tokenizer = m->tokenizer;  // taken over
-  m->tokenizer = NULL;
   return CAIRN_OK;
 }
 
 static cairn_status open_imported(cairn_context *context, const char *path, const crn_importer *importer,
                                   const cairn_model_options *options, crn_arena *arena, crn_llm_source *s) {
-  crn_imported_model imported = {0};
+  crn_imported_model *m;
   s->kind = importer->name;
-  cairn_status status;
-  CRN_TRY_GOTO(importer->import(context, path, &imported));
-  crn_program *program = imported.program;
-  imported.program = NULL;
-  // The tokenizer is made meanwhile.
-  CRN_TRY_GOTO(crn_model_create_from_program(context, program, options, &s->model));
-  CRN_TRY_GOTO(crn_imported_model_wait(&imported));
-  CRN_TRY_GOTO(take_parts(arena, &imported, s));
-done:
-  crn_imported_model_destroy(&imported);
+  CRN_TRY(crn_alloc_zero(&context->allocator, sizeof *m, &m));
+  cairn_status status = importer->import(context, path, m);
+  if (status != CAIRN_OK) {
+    crn_free(&context->allocator, m, sizeof *m);
+    return status;
+  }
+  // From here on the source has it, which is released on failure.
+  s->text = m;
+  crn_program *program = m->program;
+  m->program = NULL;
+  CRN_TRY(crn_model_create_from_program(context, program, options, &s->model));
+  return take_parts(arena, m, s);
+}
+
+static void drop_text(crn_llm_source *s) {
+  crn_imported_model *m = s->text;
+  if (!m) return;
+  cairn_context *context = m->context;
+  s->text = NULL;
+  crn_imported_model_destroy(m);
+  crn_free(&context->allocator, m, sizeof *m);
+}
+
+cairn_status crn_llm_source_finish_text(crn_llm_source *s) {
+  if (!s->text) return CAIRN_OK;
+  cairn_status status = crn_imported_model_wait(s->text);
+  s->parts.tokenizer = s->text->tokenizer;  // taken over
+  s->text->tokenizer = NULL;
+  drop_text(s);
   return status;
 }
 
@@ -164,6 +182,7 @@ void crn_llm_source_release(crn_llm_source *source) {
     if (models[i]) cairn_model_release(models[i]);
   }
   cairn_bundle_release(source->bundle);
+  drop_text(source);
   cairn_tokenizer_release(source->parts.tokenizer);
   *source = (crn_llm_source){0};
 }
