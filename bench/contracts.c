@@ -4,13 +4,14 @@
 ///   bench_contracts [-p POSITION] [-r ROUNDS] [-e ENGINE] MODEL[@KV] MODEL[@KV]...
 ///
 /// MODEL is a path, or mlx:ROWS[:CONTEXT] for a model of the form that mlx2coreai writes, with the shape of qwen3-0.6b (fewer layers and a
-/// smaller vocabulary) and caches of ROWS rows (? = dynamic). KV is the storage of the cache (fixed, growing, paged). Ratios are to the
-/// first.
+/// smaller vocabulary) and caches of ROWS rows (? = dynamic), or plain:ASSET for a ladder with its caches as plain inputs and outputs. KV is
+/// the storage of the cache (fixed, growing, paged). Ratios are to the first.
 #include <string.h>
 
 #include "bench/measure.h"
 #include "engines/llm/static_shape.h"
 #include "mlx_model.h"
+#include "plain_form.h"
 
 enum { MOST = 8, ROUNDS = 400, LAYERS = 4, VOCAB = 32768 };
 
@@ -39,6 +40,11 @@ static void open_subject(cairn_context *context, const char *engine, subject *s)
   const char *kv = strrchr(s->name, '@');
   snprintf(path, sizeof path, "%.*s", (int)(kv ? kv - s->name : (long)strlen(s->name)), s->name);
   const cairn_llm_options options = {.engine = engine, .kv = kv ? kv + 1 : NULL};
+  if (!strncmp(path, "plain:", 6)) {
+    plain_form form = {path + 6, 0};
+    need(crn_llm_open_with(context, &options, plain_form_open, &form, &s->llm));
+    return;
+  }
   if (strncmp(path, "mlx:", 4) != 0) {
     need(cairn_llm_open(context, path, &options, &s->llm));
     return;

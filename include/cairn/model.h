@@ -84,6 +84,27 @@ CAIRN_API const cairn_function_info *cairn_model_function_info(const cairn_model
 /// Errors: NOT_FOUND (naming the functions there are), UNSUPPORTED naming the operation that cannot run, CORRUPT,
 /// OUT_OF_MEMORY.
 CAIRN_API cairn_status cairn_model_function(cairn_model *model, const char *name, cairn_function **out_function);
+
+/// An input and the output that gives back what became of it.
+typedef struct cairn_carried {
+  const char *input, *output;
+} cairn_carried;
+
+/// How a function is to be offered where the caller knows more of it than its program says. Zeroed = as the program says.
+typedef struct cairn_function_options {
+  /// Each pair is one state, named like the input, and neither an input nor an output any more: the caller gives an array once, and a run
+  /// changes it in place where only a part of it changes. Input and output must have one type.
+  const cairn_carried *carried;
+  int n_carried;
+  /// Inputs of the name and type of an output of a function of this model that takes nothing are that output for good: constants, which
+  /// are prepared as all others are (folded, packed), and no inputs any more.
+  bool take_constants;
+} cairn_function_options;
+
+/// As cairn_model_function; `options` NULL = defaults. cairn_function_describe tells what inputs, outputs and states are left.
+/// Errors: INVALID_ARGUMENT naming what cannot be carried; else those of cairn_model_function.
+CAIRN_API cairn_status cairn_model_function_with(cairn_model *model, const char *name, const cairn_function_options *options,
+                                                 cairn_function **out_function);
 CAIRN_API void cairn_function_retain(cairn_function *function);
 CAIRN_API void cairn_function_release(cairn_function *function);
 CAIRN_API const cairn_function_info *cairn_function_describe(const cairn_function *function);

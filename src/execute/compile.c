@@ -24,7 +24,7 @@ static cairn_status need(compile *c, const crn_tensor *t) {
   return crn_vec_push(c->allocator, &c->needed, ((crn_byte_range){at - base, crn_tensor_stored_bytes(t)}));
 }
 
-// The constants that steps of a plan still read, and those that folding read.
+// The constants that steps of a plan still read, those that it gives, and those that folding read.
 static cairn_status list_needed(compile *c, const crn_plan *p) {
   for (uint32_t i = 0; i < p->n_steps; i++) {
     for (uint32_t k = 0; k < p->steps[i].n_in; k++) {
@@ -32,17 +32,30 @@ static cairn_status list_needed(compile *c, const crn_plan *p) {
       if (p->is_constant[slot]) CRN_TRY(need(c, &p->constants[slot].tensor));
     }
   }
+  for (uint32_t i = 0; i < p->n_outputs; i++) {
+    const uint32_t slot = p->output_slots[i];
+    if (p->is_constant[slot]) CRN_TRY(need(c, &p->constants[slot].tensor));
+  }
   for (size_t i = 0; i < p->folded_reads.size; i++) CRN_TRY(need(c, &p->folded_reads.items[i]));
   return CAIRN_OK;
 }
 
+static cairn_status visit_function(compile *c, const cairn_function_info *info, bool takes_constants, bool *out_differs) {
+  cairn_function *f;
+  const cairn_function_options options = {.take_constants = takes_constants};
+  CRN_TRY(cairn_model_function_with(c->model, info->name, &options, &f));
+  *out_differs = f->info->n_inputs != info->n_inputs;
+  cairn_status status = list_needed(c, f->plan);
+  cairn_function_release(f);
+  return status;
+}
+
+// As the program says, and as engines have them made.
 static cairn_status visit_functions(compile *c) {
   for (int i = 0; i < c->model->n_functions; i++) {
-    cairn_function *f;
-    CRN_TRY(cairn_model_function(c->model, c->model->functions[i].name, &f));
-    cairn_status status = list_needed(c, f->plan);
-    cairn_function_release(f);
-    CRN_TRY(status);
+    bool differs;
+    CRN_TRY(visit_function(c, &c->model->functions[i], true, &differs));
+    if (differs) CRN_TRY(visit_function(c, &c->model->functions[i], false, &differs));
   }
   return CAIRN_OK;
 }
@@ -158,16 +171,17 @@ cairn_status crn_compiled_check_options(const cairn_model *m, cairn_precision *i
   return CAIRN_OK;
 }
 
+static cairn_status check_constant(const cairn_model *m, const crn_plan *p, uint32_t slot) {
+  const crn_tensor *t = &p->constants[slot].tensor;
+  if (!p->is_constant[slot] || crn_compiled_covers(m->asset, t->data, crn_tensor_stored_bytes(t))) return CAIRN_OK;
+  return CRN_FAIL(INCOMPATIBLE, "'%s' lacks weights that this build needs unpacked; compile the asset again", cairn_asset_path(m->asset));
+}
+
 cairn_status crn_compiled_check_plan(const cairn_model *m, const crn_plan *p) {
   if (!m->asset || !m->asset->compiled) return CAIRN_OK;
   for (uint32_t i = 0; i < p->n_steps; i++) {
-    for (uint32_t k = 0; k < p->steps[i].n_in; k++) {
-      uint32_t slot = p->steps[i].in[k];
-      const crn_tensor *t = &p->constants[slot].tensor;
-      if (!p->is_constant[slot] || crn_compiled_covers(m->asset, t->data, crn_tensor_stored_bytes(t))) continue;
-      return CRN_FAIL(INCOMPATIBLE, "'%s' lacks weights that this build needs unpacked; compile the asset again",
-                      cairn_asset_path(m->asset));
-    }
+    for (uint32_t k = 0; k < p->steps[i].n_in; k++) CRN_TRY(check_constant(m, p, p->steps[i].in[k]));
   }
+  for (uint32_t i = 0; i < p->n_outputs; i++) CRN_TRY(check_constant(m, p, p->output_slots[i]));
   return CAIRN_OK;
 }

@@ -36,6 +36,7 @@ struct cairn_function {
   atomic_int references;
   cairn_model *model;
   const cairn_function_info *info;
+  crn_arena arena;  ///< of what options made of `info`
   crn_plan *plan;
   crn_trace trace;
   pthread_mutex_t lock;  ///< guards the idle list and the counters

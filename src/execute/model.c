@@ -11,6 +11,7 @@
 #include "execute/fold.h"
 #include "execute/internal.h"
 #include "execute/packed_cache.h"
+#include "execute/ties.h"
 #include "execute/work.h"
 #include "program/from_mlirbc.h"
 #include "program/verify.h"
@@ -147,12 +148,15 @@ static cairn_status composites_by_body(const cairn_model_options *o, bool *out_u
   return CAIRN_OK;
 }
 
-static cairn_status make_plan(cairn_model *m, const crn_graph *graph, crn_plan **out_plan) {
+static cairn_status make_plan(cairn_model *m, const crn_graph *graph, const crn_plan_tie *ties, uint32_t n_ties, crn_plan **out_plan) {
   bool use_bodies;
   crn_specialization s = {.precision = m->options.precision, .store = &m->weights};
   CRN_TRY(composites_by_body(&m->options, &use_bodies));
   CRN_TRY(crn_program_check_ready(m->program, graph));
-  CRN_TRY(crn_plan_create(m->context, graph, use_bodies, out_plan));
+  for (uint32_t i = 0; i < n_ties; i++) {
+    if (ties[i].giver) CRN_TRY(crn_program_check_ready(m->program, ties[i].giver));
+  }
+  CRN_TRY(crn_plan_create(m->context, graph, ties, n_ties, use_bodies, out_plan));
   // Bodies are the reference that fast paths are checked against: nothing is fused when they are asked for.
   if (!use_bodies) {
     bool is_compiled = m->asset && m->asset->compiled;
@@ -189,7 +193,28 @@ static void warn_of_reshapes(const cairn_model *m, const cairn_function_info *in
     CRN_WARN(m->context, "frequent reshapes are expected, but all shapes of function '%s' are fixed", info->name);
 }
 
+// A function without its plan.
+static cairn_status create_function(cairn_model *m, cairn_function **out) {
+  cairn_function *f;
+  CRN_TRY(crn_alloc_zero(&m->context->allocator, sizeof *f, &f));
+  atomic_init(&f->references, 1);
+  pthread_mutex_init(&f->lock, NULL);
+  pthread_mutex_init(&f->widening.lock, NULL);
+  f->max_in_flight = m->options.max_in_flight;
+  cairn_model_retain(m);
+  f->model = m;
+  crn_arena_initialize(&f->arena, &m->context->allocator);
+  f->trace = (crn_trace){m->options.trace, m->options.trace_user};
+  *out = f;
+  return CAIRN_OK;
+}
+
 cairn_status cairn_model_function(cairn_model *m, const char *name, cairn_function **out_function) {
+  return cairn_model_function_with(m, name, NULL, out_function);
+}
+
+cairn_status cairn_model_function_with(cairn_model *m, const char *name, const cairn_function_options *options,
+                                       cairn_function **out_function) {
   CRN_REQUIRE(out_function);
   *out_function = NULL;
   CRN_REQUIRE_NAMED(m, "model");
@@ -198,26 +223,18 @@ cairn_status cairn_model_function(cairn_model *m, const char *name, cairn_functi
   while (at < m->n_functions && strcmp(m->functions[at].name, name)) at++;
   if (at == m->n_functions) return not_found(m, name);
   cairn_function *f;
-  crn_plan *plan = NULL;
-  const cairn_allocator *a = &m->context->allocator;
+  const crn_plan_tie *ties;
+  uint32_t n_ties;
+  CRN_TRY(create_function(m, &f));
   int64_t start = crn_trace_begin(m->context);
-  cairn_status status = make_plan(m, m->graphs[at], &plan);
-  CRN_TRACE_END(m->context, start, "specialization", plan ? cairn_precision_text(plan->precision) : NULL, "Specialize %s", name);
-  if (status == CAIRN_OK) status = crn_alloc_zero(a, sizeof *f, &f);
+  cairn_status status = crn_ties_resolve(m, at, options, &f->arena, &ties, &n_ties, &f->info);
+  if (status == CAIRN_OK) status = make_plan(m, m->graphs[at], ties, n_ties, &f->plan);
+  CRN_TRACE_END(m->context, start, "specialization", f->plan ? cairn_precision_text(f->plan->precision) : NULL, "Specialize %s", name);
   if (status != CAIRN_OK) {
-    crn_plan_destroy(plan);
+    cairn_function_release(f);
     return crn_note(status, "preparing function '%s'", name);
   }
-  atomic_init(&f->references, 1);
-  pthread_mutex_init(&f->lock, NULL);
-  pthread_mutex_init(&f->widening.lock, NULL);
-  f->max_in_flight = m->options.max_in_flight;
-  cairn_model_retain(m);
-  f->model = m;
-  f->info = &m->functions[at];
-  f->plan = plan;
-  f->trace = (crn_trace){m->options.trace, m->options.trace_user};
-  f->stats.folded_bytes = plan->folded_bytes;
+  f->stats.folded_bytes = f->plan->folded_bytes;
   warn_of_reshapes(m, f->info);
   *out_function = f;
   return CAIRN_OK;
@@ -237,6 +254,7 @@ void cairn_function_release(cairn_function *f) {
     w = next;
   }
   crn_plan_destroy(f->plan);
+  crn_arena_deinitialize(&f->arena);
   pthread_mutex_destroy(&f->lock);
   pthread_mutex_destroy(&f->widening.lock);
   crn_free(&m->context->allocator, f, sizeof *f);

@@ -14,6 +14,8 @@ typedef struct crn_binding {
 typedef struct crn_lowering {
   crn_plan *plan;
   const cairn_allocator *allocator;
+  const crn_plan_tie *ties;
+  uint32_t n_ties;
   bool use_bodies;
   int depth;
   CRN_VEC(crn_step) steps;

@@ -93,8 +93,17 @@ typedef struct crn_plan {
   CRN_VEC(crn_tensor) folded_reads;  ///< constants that folding computed with, other than by views
 } crn_plan;
 
+/// What arguments and results of a function are tied to, so that they are no inputs and outputs of its plan. All by place: among the
+/// graph's arguments, and among its results.
+typedef struct crn_plan_tie {
+  uint32_t argument, result;
+  const crn_graph *giver;  ///< the argument is this graph's result, which takes nothing; NULL: what becomes of the argument is the graph's
+                           ///< own result, and the two are a state of the argument's name
+} crn_plan_tie;
+
 /// Flattens a function. `use_bodies`: composites by their stored bodies. Errors: UNSUPPORTED, CORRUPT, OUT_OF_MEMORY.
-cairn_status crn_plan_create(cairn_context *context, const crn_graph *graph, bool use_bodies, crn_plan **out_plan);
+cairn_status crn_plan_create(cairn_context *context, const crn_graph *graph, const crn_plan_tie *ties, uint32_t n_ties, bool use_bodies,
+                             crn_plan **out_plan);
 void crn_plan_destroy(crn_plan *plan);
 /// The name of a step for messages.
 const char *crn_step_name(const crn_step *step);

@@ -1,50 +1,48 @@
-// Which slice_updates may happen in place: those of the pattern read -> slice_update -> write of one state.
+// Which updates may happen in place: those of the pattern read -> update -> ... -> update -> write of one state.
 #include "specialize/lower.h"
-
-static uint32_t count_uses(const crn_plan *p, uint32_t slot, const crn_step **out_last) {
-  uint32_t n = 0;
-  for (uint32_t i = 0; i < p->n_steps; i++) {
-    for (uint32_t k = 0; k < p->steps[i].n_in; k++) {
-      if (p->steps[i].in[k] == slot) {
-        n++;
-        *out_last = &p->steps[i];
-      }
-    }
-  }
-  for (uint32_t i = 0; i < p->n_outputs; i++) n += p->output_slots[i] == slot;
-  return n;
-}
 
 static bool touches(const crn_step *s, int32_t state) {
   return (s->kind == CRN_STEP_READ || s->kind == CRN_STEP_WRITE) && s->state == state;
 }
 
-// The step that read the value, among those before `update`; NULL when the value is no state's.
-static const crn_step *find_read(const crn_plan *p, const crn_step *update) {
-  for (const crn_step *s = update; s-- > p->steps;) {
-    if (s->kind == CRN_STEP_READ && s->out[0] == update->in[0]) return s;
+// The step that makes what `user` has for its first operand, among those before it.
+static crn_step *maker_before(const crn_plan *p, const crn_step *user) {
+  for (const crn_step *s = user; s-- > p->steps;) {
+    for (uint32_t k = 0; k < s->n_out; k++) {
+      if (s->out[k] == user->in[0]) return p->steps + (s - p->steps);
+    }
   }
   return NULL;
 }
 
-// The last step of the pattern read -> slice_update -> write, or NULL: the value updated must be the newest one of the
-// state, nothing may read or write the state in between, no control flow may lie between, and the updated value may have no
-// other use.
-static const crn_step *matching_write(const crn_plan *p, const crn_step *update) {
-  const crn_step *read = find_read(p, update), *write = NULL;
-  if (!read || count_uses(p, update->out[0], &write) != 1 || write->kind != CRN_STEP_WRITE || write->state != read->state) return NULL;
+static bool is_control(const crn_step *s) {
+  return s->kind == CRN_STEP_IF || s->kind == CRN_STEP_LOOP || s->kind == CRN_STEP_TEST || s->kind == CRN_STEP_JUMP;
+}
+
+// Between `read` and `write` the state must be left alone, and every step must come to be run. Who reads it again in front of the first
+// update sees what `read` gave.
+static bool is_undisturbed(const crn_step *read, const crn_step *first, const crn_step *write) {
   for (const crn_step *s = read + 1; s < write; s++) {
-    bool is_write_before = s < update && s->kind == CRN_STEP_WRITE && s->state == read->state;
-    bool is_control = s->kind == CRN_STEP_IF || s->kind == CRN_STEP_LOOP || s->kind == CRN_STEP_TEST || s->kind == CRN_STEP_JUMP;
-    if (is_control || is_write_before || (s > update && touches(s, read->state))) return NULL;
+    const bool is_read_before = s < first && s->kind == CRN_STEP_READ;
+    if (is_control(s) || (touches(s, read->state) && !is_read_before)) return false;
   }
-  return write;
+  return true;
+}
+
+// The value read goes from update to update until it is written. What it is on the way may be looked at, and so may what is written:
+// whether somebody still does when the memory is changed again is known when that step runs, and then it is copied.
+static void take_chain(const crn_plan *p, const crn_step *write) {
+  const crn_step *s = maker_before(p, write), *first = write;
+  for (; s && s->kind == CRN_STEP_UPDATE; s = maker_before(p, s)) first = s;
+  if (!s || s->kind != CRN_STEP_READ || s->state != write->state || !is_undisturbed(s, first, write)) return;
+  for (crn_step *u = maker_before(p, write); u->kind == CRN_STEP_UPDATE; u = maker_before(p, u)) u->state = write->state;
 }
 
 void crn_plan_find_updates(crn_plan *p) {
   for (uint32_t i = 0; i < p->n_steps; i++) {
-    if (p->steps[i].kind != CRN_STEP_UPDATE) continue;
-    const crn_step *write = matching_write(p, &p->steps[i]);
-    if (write) p->steps[i].state = write->state;
+    if (p->steps[i].kind == CRN_STEP_UPDATE) p->steps[i].state = CRN_NO_STATE;
+  }
+  for (uint32_t i = 0; i < p->n_steps; i++) {
+    if (p->steps[i].kind == CRN_STEP_WRITE) take_chain(p, &p->steps[i]);
   }
 }

@@ -19,7 +19,7 @@ HANDLES = {
 STRUCTS = [
     "asset_options", "print_options", "llm_batch_options", "generate_options", "llm_batch_step_info", "bundle_language", "bundle_vision",
     "context_options", "dialogue_options", "dialogue_result", "grammar_source", "llm_options", "llm_info", "llm_images",
-    "generation_info", "forward_options", "model_options", "run_args", "function_stats", "descriptor",
+    "generation_info", "forward_options", "model_options", "function_options", "run_args", "function_stats", "descriptor",
     "ndarray_wrap_options", "segments", "ndarray_window", "segment_counts", "llm_loader_counts", "stream_options", "encode_args",
     "call_args", "template_limits"]
 VALUES = {"cairn_" + s + " *": "&f." + s for s in STRUCTS}
@@ -62,7 +62,8 @@ OF = {
 ALLOWED = {
     ("cairn_asset_open", "options"), ("cairn_asset_print", "options"), ("cairn_llm_batch_create", "options"),
     ("cairn_context_create", "options"), ("cairn_dialogue_create", "options"), ("cairn_llm_open", "options"),
-    ("cairn_model_load", "options"), ("cairn_model_create", "options"), ("cairn_llm_loader_open", "options"),
+    ("cairn_model_load", "options"), ("cairn_model_create", "options"), ("cairn_model_function_with", "options"),
+    ("cairn_llm_loader_open", "options"),
     ("cairn_stream_create", "options"), ("cairn_template_render", "limits"), ("cairn_template_set_render", "limits"),
     ("cairn_template_set_render", "tokens_json"), ("cairn_template_set_pick", "name"), ("cairn_template_set_pick", "out_template"),
     ("cairn_template_set_pick", "out_source"), ("cairn_template_set_pick", "out_source_bytes"), ("cairn_matcher_mask", "out_n_allowed"),

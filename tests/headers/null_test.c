@@ -60,6 +60,7 @@ typedef struct fixture {
   cairn_run_args run_args;
   cairn_state_shape state_shape;
   cairn_function_stats function_stats;
+  cairn_function_options function_options;
   cairn_descriptor descriptor;
   cairn_ndarray_wrap_options ndarray_wrap_options;
   cairn_segments segments;

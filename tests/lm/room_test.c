@@ -6,6 +6,7 @@
 #include "engines/llm/static_shape.h"
 #include "lm.h"
 #include "mlx_model.h"
+#include "plain_form.h"
 
 enum { VOCAB = 61, PROMPT = 12, STEPS = 30, USED = 64, ROOM = 32768 };
 
@@ -119,10 +120,17 @@ static void test_mlx(void **state) {
 
 // --- fixed shapes -------------------------------------------------------------------------------------------------------------
 
-static int64_t run_static(const char *model, int64_t capacity, bool is_guarded, lm_rows *rows) {
+// `form` NULL: as the model is stored.
+static int64_t run_static(const char *model, plain_form *form, bool is_guarded, lm_rows *rows) {
   cairn_context *context = lm_context(2);
   const cairn_model_options exact = {.precision = CAIRN_PRECISION_EXACT};
-  cairn_llm *llm = lm_open(context, model, &(cairn_llm_options){.max_context = capacity, .model = &exact});
+  const cairn_llm_options options = {.model = &exact};
+  cairn_llm *llm;
+  if (form) {
+    LM_OK(crn_llm_open_with(context, &options, plain_form_open, form, &llm));
+  } else {
+    llm = lm_open(context, model, &options);
+  }
   assert_string_equal(lm_engine(llm), "static-shape");
   // Rows of a position lie together.
   const cairn_ndarray *keys = llm->states.arrays[0].array;
@@ -139,8 +147,16 @@ static void test_static(void **state) {
   lm_need(LM_MODELS);
   for (size_t i = 0; i < sizeof kModels / sizeof *kModels; i++) {
     lm_rows free_rows = {0}, rows = {0};
-    const int64_t bytes = run_static(kModels[i], 0, false, &free_rows);
-    assert_int_equal(run_static(kModels[i], 0, true, &rows), bytes);
+    const int64_t bytes = run_static(kModels[i], NULL, false, &free_rows);
+    assert_int_equal(run_static(kModels[i], NULL, true, &rows), bytes);
+    expect_same(&rows, &free_rows);
+    lm_rows_free(&rows);
+    // The same where the caches come and go as plain arrays.
+    char path[512];
+    snprintf(path, sizeof path, "%s/models/%s/%s.aimodel", CAIRN_SHARED_DATA, kModels[i], kModels[i]);
+    plain_form form = {path, 0};
+    rows = (lm_rows){0};
+    assert_int_equal(run_static(kModels[i], &form, true, &rows), bytes);
     expect_same(&rows, &free_rows);
     lm_rows_free(&free_rows);
     lm_rows_free(&rows);

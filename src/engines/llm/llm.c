@@ -180,7 +180,6 @@ static cairn_status find_page_copier(const cairn_llm *llm, page_copier *out) {
   const crn_llm_contract *c = &llm->model->contract;
   const cairn_function *const functions[] = {llm->model->function, llm->model->prefill};
   *out = (page_copier){NULL, NULL, NULL};
-  if (llm->model->fixed && llm->model->fixed->is_plain_cache) return CAIRN_OK;  // inputs and outputs, no states
   for (int f = 0; f < 2; f++) {
     for (int i = 0; functions[f] && !c->host_cache && i < c->n_states && !out->operation; i++) {
       if (c->states[i].kind != CAIRN_STATE_KV_CACHE) continue;

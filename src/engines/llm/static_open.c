@@ -4,7 +4,7 @@
 
 #include "engines/llm/static_shape.h"
 
-static const char *const kCaches[2] = {"key_cache", "value_cache"};
+static const char *const kCaches[2] = {"key_cache", "value_cache"}, *const kTable = "embedding_table";
 
 static const cairn_descriptor *find(const cairn_descriptor *d, int n, const char *name) {
   for (int i = 0; i < n; i++) {
@@ -151,6 +151,36 @@ static const crn_ladder_rung *choose_largest(const crn_ladder *ladder, int64_t m
   return best;
 }
 
+static cairn_status check_table(const cairn_llm *llm) {
+  const cairn_function_info *f = info_of(llm, "load_embeddings");
+  if (f && find(f->outputs, f->n_outputs, kTable) && !f->n_inputs && !f->n_states) return CAIRN_OK;
+  return CRN_FAIL(UNSUPPORTED, "load_embeddings has no 'embedding_table' ndArray output descriptor, or takes inputs");
+}
+
+// A function as the engine runs it: the table of embeddings is what load_embeddings gives, a constant of every function, ...
+static cairn_status make_function(const cairn_llm *llm, const cairn_function_info *f, const cairn_carried *carried, int n_carried,
+                                  cairn_function **out) {
+  const cairn_function_options options = {.carried = carried, .n_carried = n_carried, .take_constants = true};
+  CRN_TRY(cairn_model_function_with(llm->model->source.model, f->name, &options, out));
+  if (!cairn_function_input(*out, kTable)) return CAIRN_OK;
+  cairn_function_release(*out);
+  *out = NULL;
+  return CRN_FAIL(UNSUPPORTED, "input 'embedding_table' of function '%s' is of another type than what load_embeddings gives", f->name);
+}
+
+// ... and a cache that comes and goes as a plain array is a state, which is changed in place.
+static cairn_status make_step(const cairn_llm *llm, const cairn_function_info *f, cairn_function **out) {
+  const cairn_descriptor *caches[2];
+  bool is_plain;
+  CRN_TRY(find_caches(f, caches, &is_plain));
+  if (is_plain != llm->model->fixed->is_plain_cache)
+    return CRN_FAIL(UNSUPPORTED, "function '%s' keeps its cache in another way than '%s'", f->name,
+                    cairn_function_describe(llm->model->function)->name);
+  cairn_carried carried[2];
+  for (int i = 0; i < 2 && is_plain; i++) carried[i] = (cairn_carried){kCaches[i], cache_output(f, i)->name};
+  return make_function(llm, f, carried, is_plain ? 2 : 0, out);
+}
+
 cairn_status crn_static_shape_open(cairn_llm *llm, int64_t max_context) {
   const cairn_allocator *a = &llm->context->allocator;
   crn_static_shape *s;
@@ -164,24 +194,10 @@ cairn_status crn_static_shape_open(cairn_llm *llm, int64_t max_context) {
   CRN_TRY(crn_ladder_read(a, functions, n, open_context, &s->ladder));
   const crn_ladder_rung largest = *choose_largest(&s->ladder, max_context);
   crn_ladder_limit(&s->ladder, largest.context);
-  CRN_TRY(read_contract(llm, info_of(llm, largest.function), largest.context));
-  return cairn_model_function(llm->model->source.model, largest.function, &llm->model->function);
-}
-
-static cairn_status load_table(cairn_llm *llm) {
-  cairn_function *load;
-  cairn_outputs *outputs = NULL;
-  CRN_TRY(cairn_model_function(llm->model->source.model, "load_embeddings", &load));
-  const cairn_function_info *info = cairn_function_describe(load);
-  cairn_status status = CAIRN_OK;
-  if (!find(info->outputs, info->n_outputs, "embedding_table") || info->n_inputs || info->n_states)
-    status = CRN_FAIL(UNSUPPORTED, "load_embeddings has no 'embedding_table' ndArray output descriptor, or takes inputs");
-  const cairn_run_args args = {0};
-  if (status == CAIRN_OK) status = cairn_function_run(load, &args, &outputs);
-  if (status == CAIRN_OK) status = cairn_outputs_take(outputs, "embedding_table", &llm->model->fixed->table);
-  cairn_outputs_destroy(outputs);
-  cairn_function_release(load);
-  return status;
+  const cairn_function_info *f = info_of(llm, largest.function);
+  CRN_TRY(check_table(llm));
+  CRN_TRY(read_contract(llm, f, largest.context));
+  return make_step(llm, f, &llm->model->function);
 }
 
 cairn_status crn_static_shape_start(cairn_llm *llm) {
@@ -191,8 +207,7 @@ cairn_status crn_static_shape_start(cairn_llm *llm) {
   llm->runner.contract = &llm->model->contract;
   CRN_TRY(crn_alloc_array(&llm->context->allocator, ladder->rungs.size, sizeof *llm->graphs, &llm->graphs));
   for (size_t i = 0; i < ladder->rungs.size; i++) llm->graphs[i].rung = &ladder->rungs.items[i];
-  // Only the opening of the model finds none, so sequences never write what they share.
-  return llm->model->fixed->table ? CAIRN_OK : load_table(llm);
+  return CAIRN_OK;
 }
 
 void crn_static_shape_stop(cairn_llm *llm) {
@@ -206,7 +221,6 @@ void crn_static_shape_stop(cairn_llm *llm) {
 void crn_static_shape_close(crn_llm_model *model) {
   crn_static_shape *s = model->fixed;
   if (!s) return;
-  cairn_ndarray_release(s->table);
   crn_ladder_free(&model->context->allocator, &s->ladder);
   crn_free(&model->context->allocator, s, sizeof *s);
   model->fixed = NULL;
@@ -244,7 +258,7 @@ static cairn_status prepare_gather(cairn_llm *llm, crn_static_graph *g) {
   const cairn_function_info *f, *target = cairn_function_describe(g->function);
   const int64_t query = g->rung->query;
   CRN_TRY(find_gather(llm, query, &f));
-  CRN_TRY(cairn_model_function(llm->model->source.model, f->name, &g->gather));
+  CRN_TRY(make_function(llm, f, NULL, 0, &g->gather));
   CRN_TRY(create(llm, f, find(f->inputs, f->n_inputs, "in_new_token_ids"), (const int64_t[]){1, query}, 2, &g->ids));
   const cairn_descriptor *x = find(target->inputs, target->n_inputs, "transformer_input");
   int64_t shape[CAIRN_MAX_RANK];
@@ -254,19 +268,10 @@ static cairn_status prepare_gather(cairn_llm *llm, crn_static_graph *g) {
   return create(llm, target, x, shape, x->rank, &g->embedded);
 }
 
-static cairn_status view_cache(cairn_llm *llm, crn_static_graph *g, const cairn_function_info *f) {
-  const cairn_descriptor *caches[2];
-  bool is_plain;
-  CRN_TRY(find_caches(f, caches, &is_plain));
-  if (is_plain != llm->model->fixed->is_plain_cache)
-    return CRN_FAIL(UNSUPPORTED, "function '%s' keeps its cache in another way than '%s'", f->name,
-                    cairn_function_describe(llm->model->function)->name);
+static cairn_status view_cache(cairn_llm *llm, crn_static_graph *g) {
   for (int i = 0; i < 2; i++) {
     cairn_ndarray *whole = llm->states.arrays[i].array;
     CRN_TRY(crn_llm_slice_axis(whole, cairn_ndarray_rank(whole) - 1, 0, g->rung->context, &g->cache[i]));
-    if (!is_plain) continue;
-    g->cache_inputs[i] = kCaches[i];
-    g->cache_outputs[i] = cache_output(f, i)->name;
   }
   return CAIRN_OK;
 }
@@ -295,13 +300,13 @@ static cairn_status prepare_arrays(cairn_llm *llm, crn_static_graph *g) {
     }
     CRN_TRY(create(llm, f, d, shape, d->rank, &g->logits));
   }
-  return view_cache(llm, g, f);
+  return view_cache(llm, g);
 }
 
 cairn_status crn_static_graph_prepare(cairn_llm *llm, crn_static_graph *g) {
   if (g->is_ready) return CAIRN_OK;
   crn_static_graph_release(g);  // of a preparation that failed
-  cairn_status status = cairn_model_function(llm->model->source.model, g->rung->function, &g->function);
+  cairn_status status = make_step(llm, info_of(llm, g->rung->function), &g->function);
   if (status == CAIRN_OK) status = prepare_gather(llm, g);
   if (status == CAIRN_OK) status = prepare_arrays(llm, g);
   if (status != CAIRN_OK) {

@@ -74,16 +74,14 @@ static void fill_inputs(cairn_llm *llm, crn_static_graph *g, const int32_t *toke
   if (g->mask) fill_mask(g, start, llm->history.n + n - start);
 }
 
-static cairn_status gather(const cairn_llm *llm, const crn_static_graph *g) {
+static cairn_status gather(const crn_static_graph *g) {
   const cairn_function_info *f = cairn_function_describe(g->gather);
   const char *output = f->outputs[0].name;
   for (int i = 0; i < f->n_outputs; i++) {
     if (strcmp(f->outputs[i].name, "out_transformer_input") == 0) output = f->outputs[i].name;
   }
-  const cairn_named_array inputs[] = {{"in_new_token_ids", g->ids}, {"embedding_table", llm->model->fixed->table}};
-  const cairn_named_array outputs[] = {{output, g->embedded}};
-  const cairn_run_args args = {
-      .inputs = inputs, .n_inputs = cairn_function_input(g->gather, "embedding_table") ? 2 : 1, .outputs = outputs, .n_outputs = 1};
+  const cairn_named_array input = {"in_new_token_ids", g->ids}, view = {output, g->embedded};
+  const cairn_run_args args = {.inputs = &input, .n_inputs = 1, .outputs = &view, .n_outputs = 1};
   cairn_outputs *rest = NULL;
   cairn_status status = cairn_function_run(g->gather, &args, f->n_outputs > 1 ? &rest : NULL);
   cairn_outputs_destroy(rest);
@@ -96,43 +94,24 @@ static int add_input(const crn_static_graph *g, const char *name, cairn_ndarray 
   return n + 1;
 }
 
-// Caches that come back as results are put where they came from.
-static cairn_status take_caches(const crn_static_graph *g, cairn_outputs *outputs) {
-  for (int i = 0; i < 2; i++) {
-    cairn_ndarray *fresh;
-    if (!g->cache_outputs[i]) continue;
-    CRN_TRY(cairn_outputs_take(outputs, g->cache_outputs[i], &fresh));
-    cairn_status status = cairn_ndarray_copy(fresh, g->cache[i]);
-    cairn_ndarray_release(fresh);
-    CRN_TRY(status);
-  }
-  return CAIRN_OK;
-}
-
 static cairn_status call(const cairn_llm *llm, const crn_static_graph *g) {
-  cairn_named_array inputs[7];
+  cairn_named_array inputs[4];
   int n = add_input(g, "transformer_input", g->embedded, inputs, 0);
   n = add_input(g, "position_ids", g->positions, inputs, n);
   n = add_input(g, "in_step", g->step, inputs, n);
   n = add_input(g, "causal_mask", g->mask, inputs, n);
-  n = add_input(g, "embedding_table", llm->model->fixed->table, inputs, n);
-  for (int i = 0; i < 2; i++) {
-    if (g->cache_inputs[i]) n = add_input(g, g->cache_inputs[i], g->cache[i], inputs, n);
-  }
-  const bool is_plain = llm->model->fixed->is_plain_cache;
   const cairn_named_array states[] = {{"key_cache", g->cache[0]}, {"value_cache", g->cache[1]}};
   const cairn_named_array logits[] = {{llm->model->contract.logits->name, g->logits}};
   const int n_outputs = g->logits ? 1 : 0;
   const cairn_run_args args = {.inputs = inputs,
                                .n_inputs = n,
                                .states = states,
-                               .n_states = is_plain ? 0 : 2,
+                               .n_states = 2,
                                .outputs = logits,
                                .n_outputs = n_outputs,
                                .blind_rows_unused = true};
   cairn_outputs *rest = NULL;
   cairn_status status = cairn_function_run(g->function, &args, cairn_function_describe(g->function)->n_outputs > n_outputs ? &rest : NULL);
-  if (status == CAIRN_OK) status = take_caches(g, rest);
   cairn_outputs_destroy(rest);
   return status;
 }
@@ -167,7 +146,7 @@ static cairn_status run(cairn_llm *llm, const crn_llm_feed *feed, int64_t at, in
   }
   CRN_TRY(crn_static_graph_prepare(llm, g));
   fill_inputs(llm, g, feed->tokens + at, n);
-  CRN_TRY(gather(llm, g));
+  CRN_TRY(gather(g));
   *out_started = true;
   cairn_status status = call(llm, g);
   if (status != CAIRN_OK)

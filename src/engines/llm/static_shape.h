@@ -12,7 +12,6 @@ typedef struct crn_static_graph {
   cairn_ndarray *ids, *embedded;                    ///< of the gather function; `embedded` goes on to `function` as it is
   cairn_ndarray *positions, *step, *mask, *logits;  ///< NULL where the function has none
   cairn_ndarray *cache[2];                          ///< views of the rows it sees
-  const char *cache_inputs[2], *cache_outputs[2];   ///< where the cache comes and goes as plain arrays; else NULL
   bool is_ready;
   int64_t start, n_real;  ///< what the mask was filled for: where the block begins, and its tokens; 0 tokens = it was not filled
 } crn_static_graph;
@@ -20,8 +19,7 @@ typedef struct crn_static_graph {
 /// What the sequences of a model share.
 typedef struct crn_static_shape {
   crn_ladder ladder;
-  cairn_ndarray *table;  ///< what load_embeddings gave
-  bool is_plain_cache;   ///< the cache is no state, but an input and an output
+  bool is_plain_cache;  ///< by its program the cache is no state, but an input and an output
 } crn_static_shape;
 
 extern const crn_llm_driver crn_llm_static_driver;
@@ -30,7 +28,7 @@ extern const crn_llm_driver crn_llm_static_driver;
 /// (llm->model->function). Errors: UNSUPPORTED naming what is missing.
 cairn_status crn_static_shape_open(cairn_llm *llm, int64_t max_context);
 void crn_static_shape_close(crn_llm_model *model);
-/// Makes a sequence ready, behind its states, whose memory the functions see. The first one of a model runs load_embeddings.
+/// Makes a sequence ready, behind its states, whose memory the functions see.
 cairn_status crn_static_shape_start(cairn_llm *llm);
 void crn_static_shape_stop(cairn_llm *llm);
 

@@ -3,8 +3,9 @@
 //   where(mask, new, old)       old * keep + new * take       scatter_nd(old, ..)       scatter_along_axis(old, ..)
 //   slice(concat(old, new))     concat(slice(old), new)       gather_along_axis(concat(old, new), ..)
 //
-// Such a value becomes an update, which crn_plan_find_updates then lets happen in place. Masks and positions may come from anywhere:
-// the step looks at them when it runs and touches what they name.
+// Such a value becomes an update, which crn_plan_find_updates then lets happen in place. So do the values it was made of in several steps,
+// as of a cache that one layer after the other writes to. Masks and positions may come from anywhere: the step looks at them when it runs
+// and touches what they name.
 #include "backend/cpu/fused/state.h"
 
 #include "specialize/match.h"
@@ -13,16 +14,31 @@
 typedef struct writes_pass {
   crn_plan *plan;
   crn_plan_index index;
+  int32_t *goes_to;  ///< by slot: 1 + the state that it may become a part of, 0 = none
+  bool is_written;   ///< what the present step makes is what is written
 } writes_pass;
 
+// The value of the state that was read, or what updates made of it.
 static bool is_old_value(const writes_pass *w, uint32_t slot, int32_t state) {
   const crn_step *s = crn_maker_of(w->plan, &w->index, slot);
+  while (s && s->kind == CRN_STEP_UPDATE) s = crn_maker_of(w->plan, &w->index, s->in[0]);
   return s && s->kind == CRN_STEP_READ && s->state == state;
 }
 
-static bool same_type(const writes_pass *w, uint32_t a, uint32_t b) {
+static bool is_alike(const writes_pass *w, uint32_t a, uint32_t b) {
   const crn_type *s = w->plan->slot_types[a], *t = w->plan->slot_types[b];
   return s->dtype == t->dtype && s->rank == t->rank;
+}
+
+// An update is as large as the old value. What is written has the size of the state, or it is refused; on the way sizes must be known.
+static bool same_type(const writes_pass *w, uint32_t a, uint32_t b) {
+  const crn_type *s = w->plan->slot_types[a], *t = w->plan->slot_types[b];
+  if (!is_alike(w, a, b)) return false;
+  for (int d = 0; d < s->rank; d++) {
+    const bool is_known = s->dims[d] >= 0 && t->dims[d] >= 0;
+    if (is_known ? s->dims[d] != t->dims[d] : !w->is_written) return false;
+  }
+  return true;
 }
 
 static cairn_status make_update(writes_pass *w, crn_step *s, const char *name, const uint32_t *in, uint32_t n, const void *parameters,
@@ -130,38 +146,93 @@ static void join_scatter(const writes_pass *w, crn_step *s, int32_t state) {
   s->update = s->id == CRN_OP_scatter_nd ? crn_scatter_nd_update : crn_scatter_along_axis_update;
 }
 
-static cairn_status join_write(writes_pass *w, const crn_step *write) {
-  crn_step *s = w->index.n_uses[write->in[0]] == 1 ? crn_maker_of(w->plan, &w->index, write->in[0]) : NULL;
-  if (!s || s->kind != CRN_STEP_KERNEL || s->fused || s->n_out != 1) return CAIRN_OK;
+static cairn_status join_step(writes_pass *w, crn_step *s, int32_t state) {
   switch (s->id) {
     case CRN_OP_where:
     case CRN_OP_broadcasting_where:
-      return join_choose(w, s, write->state);
+      return join_choose(w, s, state);
     case CRN_OP_add:
     case CRN_OP_broadcasting_add:
-      return join_blend(w, s, write->state);
+      return join_blend(w, s, state);
     case CRN_OP_slice:
-      return join_slice(w, s, write->state);
+      return join_slice(w, s, state);
     case CRN_OP_concat:
-      return join_concat(w, s, write->state);
+      return join_concat(w, s, state);
     case CRN_OP_gather_along_axis:
-      return join_gather(w, s, write->state);
+      return join_gather(w, s, state);
     case CRN_OP_scatter_nd:
     case CRN_OP_scatter_along_axis:
-      join_scatter(w, s, write->state);
+      join_scatter(w, s, state);
       return CAIRN_OK;
     default:
       return CAIRN_OK;
   }
 }
 
-cairn_status crn_pass_state_writes(crn_plan *p) {
-  writes_pass w = {.plan = p};
-  CRN_TRY(crn_plan_index_create(p, &w.index));
-  cairn_status status = CAIRN_OK;
-  for (uint32_t i = 0; i < p->n_steps && status == CAIRN_OK; i++) {
-    if (!w.index.is_inner[i] && p->steps[i].kind == CRN_STEP_WRITE) status = join_write(&w, &p->steps[i]);
+// What an update is spelled out with.
+static bool may_be_part(const crn_step *s) {
+  if (s->fused || s->n_out != 1) return false;
+  switch (s->id) {
+    case CRN_OP_where:
+    case CRN_OP_broadcasting_where:
+    case CRN_OP_add:
+    case CRN_OP_broadcasting_add:
+    case CRN_OP_mul:
+    case CRN_OP_broadcasting_mul:
+    case CRN_OP_slice:
+    case CRN_OP_concat:
+    case CRN_OP_gather_along_axis:
+    case CRN_OP_scatter_nd:
+    case CRN_OP_scatter_along_axis:
+      return s->kind == CRN_STEP_KERNEL;
+    default:
+      return s->kind == CRN_STEP_UPDATE;
   }
+}
+
+// Backwards from what is written.
+static void find_parts(const writes_pass *w) {
+  const crn_plan *p = w->plan;
+  for (uint32_t i = p->n_steps; i-- > 0;) {
+    const crn_step *s = &p->steps[i];
+    if (w->index.is_inner[i]) continue;
+    if (s->kind == CRN_STEP_WRITE) w->goes_to[s->in[0]] = 1 + s->state;
+    if (!may_be_part(s) || !w->goes_to[s->out[0]]) continue;
+    for (uint32_t k = 0; k < s->n_in; k++) {
+      if (is_alike(w, s->in[k], s->out[0])) w->goes_to[s->in[k]] = w->goes_to[s->out[0]];
+    }
+  }
+}
+
+// Whether the state is given this value itself.
+static bool is_written_by(const crn_plan *p, uint32_t slot, int32_t state) {
+  for (uint32_t i = 0; i < p->n_steps; i++) {
+    if (p->steps[i].kind == CRN_STEP_WRITE && p->steps[i].state == state && p->steps[i].in[0] == slot) return true;
+  }
+  return false;
+}
+
+static cairn_status join_all(writes_pass *w) {
+  const crn_plan *p = w->plan;
+  find_parts(w);
+  for (uint32_t i = 0; i < p->n_steps; i++) {
+    crn_step *s = &p->steps[i];
+    if (w->index.is_inner[i] || s->kind != CRN_STEP_KERNEL || s->fused || s->n_out != 1 || !w->goes_to[s->out[0]]) continue;
+    const int32_t state = w->goes_to[s->out[0]] - 1;
+    w->is_written = is_written_by(p, s->out[0], state);
+    CRN_TRY(join_step(w, s, state));
+  }
+  return CAIRN_OK;
+}
+
+cairn_status crn_pass_state_writes(crn_plan *p) {
+  const cairn_allocator *a = &p->context->allocator;
+  writes_pass w = {.plan = p};
+  if (p->n_states == 0) return CAIRN_OK;
+  CRN_TRY(crn_plan_index_create(p, &w.index));
+  cairn_status status = crn_alloc_array(a, p->n_slots, sizeof *w.goes_to, &w.goes_to);
+  if (status == CAIRN_OK) status = join_all(&w);
+  crn_free(a, w.goes_to, p->n_slots * sizeof *w.goes_to);
   crn_plan_index_destroy(&w.index);
   return status == CAIRN_OK ? crn_plan_drop_unused(p) : status;
 }
