@@ -113,19 +113,32 @@ static bool blocks_fit(const crn_weight_source *w) {
   return blocks == 1 || w->k / blocks % CRN_LINEAR_GROUP == 0;
 }
 
+// A single number is one of the rank that is wanted.
+static crn_tensor spread_number(const crn_tensor *t, int rank) {
+  crn_tensor out = *t;
+  if (t->rank || t->packed) return out;
+  out.rank = rank;
+  for (int d = 0; d < rank; d++) {
+    out.dims[d] = 1;
+    out.strides[d] = 1;
+  }
+  return out;
+}
+
 static bool find_quantized(const crn_plan *p, const crn_step *s, crn_matrix_axes axes, crn_weight_source *w) {
   const crn_tensor *parts[4];
   for (int i = 0; i < 4; i++) {
     parts[i] = crn_constant_of(p, s->in[i]);
     w->is_transient |= p->constants[s->in[i]].buffer != NULL;
-    if (!parts[i] || (i > 0 && (parts[i]->rank != parts[0]->rank || (parts[i]->packed && crn_dtype_bits(parts[i]->dtype) > 8))))
+    if (!parts[i] || (i > 0 && ((parts[i]->rank && parts[i]->rank != parts[0]->rank) ||
+                                (parts[i]->packed && crn_dtype_bits(parts[i]->dtype) > 8))))
       return false;
   }
   w->is_quantized = true;
   w->data = *parts[0];
-  w->scale = *parts[1];
-  w->offset1 = *parts[2];
-  w->offset2 = *parts[3];
+  w->scale = spread_number(parts[1], parts[0]->rank);
+  w->offset1 = spread_number(parts[2], parts[0]->rank);
+  w->offset2 = spread_number(parts[3], parts[0]->rank);
   w->dtype = p->slot_types[s->out[0]]->dtype;
   if (!crn_dtype_is_integer(w->data.dtype) || crn_dtype_bits(w->data.dtype) > 8 || !is_matrix(&w->data, axes) || !set_sizes(w, axes))
     return false;
@@ -212,6 +225,9 @@ cairn_status crn_plan_keep_palettes(crn_plan *p) {
     if (s->n_in < 2 || s->fused || (s->kind != CRN_STEP_KERNEL && s->kind != CRN_STEP_COMPOSITE)) continue;
     int rank = p->slot_types[s->in[1]]->rank;
     if (is_product && rank >= 2) keep_palette(p, &x, s->in[1], (crn_matrix_axes){rank - 1, rank - 2, CRN_NO_AXIS});
+    int left = p->slot_types[s->in[0]]->rank;
+    if (is_product && left >= 2) keep_palette(p, &x, s->in[0], (crn_matrix_axes){left - 2, left - 1, CRN_NO_AXIS});
+    if (is_product && left >= 3) keep_palette(p, &x, s->in[0], (crn_matrix_axes){left - 3, left - 1, CRN_NO_AXIS});
     if (s->id == CRN_OP_conv2d || s->id == CRN_OP_conv3d) keep_palette(p, &x, s->in[1], (crn_matrix_axes){0, 1, CRN_NO_AXIS});
     if (s->id == CRN_OP_gather_nd) keep_palette(p, &x, s->in[0], (crn_matrix_axes){0, 1, CRN_NO_AXIS});
     if (s->id == CRN_OP_gather_mm && rank >= 3) keep_palette(p, &x, s->in[1], (crn_matrix_axes){rank - 1, rank - 2, rank - 3});

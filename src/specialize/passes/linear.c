@@ -33,6 +33,7 @@ typedef struct linear_pass {
   crn_plan_index index;
   candidate *candidates;  ///< one a step
   bool *is_dropped;
+  uint32_t *read_by;  ///< by slot: its only reader
 } linear_pass;
 
 crn_linear_mode crn_linear_mode_of(cairn_precision precision) {
@@ -86,6 +87,66 @@ static void find_pointwise(linear_pass *l, uint32_t i) {
                   crn_weight_is_precise_enough(l->options, &c->source);
 }
 
+// A matrix on the left, of outputs by inputs: W · a is (a' · W')'. Its outputs lie along dimension `*out_axis` of the matrix: the last but
+// one, or, where every output is an entry of a batch (as heads that use a table of embeddings have it), the first one.
+static bool has_matrix_left(const crn_plan *p, const crn_step *s, int *out_axis) {
+  const crn_type *w = p->slot_types[s->in[0]], *x = p->slot_types[s->in[1]], *out = p->slot_types[s->out[0]];
+  int n_long = 0;
+  if (w->rank < 2 || x->rank < w->rank || out->rank != x->rank || x->dtype != w->dtype || out->dtype != x->dtype) return false;
+  *out_axis = w->rank - 2;
+  for (int d = 0; d < w->rank - 2; d++) {
+    if (w->dims[d] == 1) continue;
+    *out_axis = d;
+    n_long++;
+  }
+  if (n_long == 0) return crn_is_small_float(x->dtype);
+  // Each output is multiplied with one and the same value then.
+  for (int d = 0; d < x->rank - 2; d++) {
+    if (x->dims[d] != 1) return false;
+  }
+  return n_long == 1 && w->dims[w->rank - 2] == 1 && crn_is_small_float(x->dtype);
+}
+
+// The step of a product that has its matrix on the left takes the value for its first operand, as all others do. A batch of outputs has
+// them elsewhere than the value has its inputs: the reshape that moves them there is taken in, and without one nothing is done.
+static void turn_product(linear_pass *l, uint32_t i, const candidate *found, int axis) {
+  crn_plan *p = l->plan;
+  crn_step *s = &p->steps[i];
+  candidate *c = &l->candidates[i];
+  const crn_type *x = p->slot_types[s->in[1]];
+  const int w_rank = p->slot_types[s->in[0]]->rank;
+  if (axis != w_rank - 2) {
+    const uint32_t at = l->read_by[s->out[0]];
+    const crn_step *reshape = at == CRN_NO_STEP ? NULL : &p->steps[at];
+    const crn_type *to = crn_step_is(reshape, CRN_OP_reshape) ? p->slot_types[reshape->out[0]] : NULL;
+    if (!to || to->rank != x->rank) return;
+    for (int d = 0; d < to->rank; d++) {
+      if (to->dims[d] < 0 || to->dims[d] != (d == x->rank - 2 ? found->source.n : x->dims[d])) return;
+    }
+    l->is_dropped[at] = true;
+    l->index.made_by[s->out[0]] = CRN_NO_STEP;
+    s->out[0] = reshape->out[0];
+    l->index.made_by[s->out[0]] = i;
+  }
+  const uint32_t value = s->in[1];
+  s->in[1] = s->in[0];
+  s->in[0] = value;
+  *c = *found;
+  c->is_product = true;
+  c->axis = c->in_axis = x->rank - 2;
+}
+
+static void find_left_product(linear_pass *l, uint32_t i) {
+  const crn_step *s = &l->plan->steps[i];
+  candidate found = {.row_axis = -1};
+  int axis;
+  if (!has_matrix_left(l->plan, s, &axis)) return;
+  const int rank = l->plan->slot_types[s->in[0]]->rank;
+  if (crn_weight_source_find(l->plan, &l->index, s->in[0], (crn_matrix_axes){axis, rank - 1, CRN_NO_AXIS}, &found.source) &&
+      crn_weight_is_precise_enough(l->options, &found.source))
+    turn_product(l, i, &found, axis);
+}
+
 static void find_products(linear_pass *l) {
   const crn_plan *p = l->plan;
   for (uint32_t i = 0; i < p->n_steps; i++) {
@@ -99,6 +160,7 @@ static void find_products(linear_pass *l) {
     c->is_product = has_plain_shape(p, s) &&
                     crn_weight_source_find(p, &l->index, s->in[1], (crn_matrix_axes){rank - 1, rank - 2, CRN_NO_AXIS}, &c->source) &&
                     crn_weight_is_precise_enough(l->options, &c->source);
+    if (!c->is_product) find_left_product(l, i);
   }
 }
 
@@ -291,6 +353,27 @@ static bool is_row_layout(const linear_pass *l, const crn_step *s, const candida
   return true;
 }
 
+// Where rows come out one after the other, they are as well read from in front of a transposition that only moved their values.
+static void look_through_transpose(linear_pass *l, uint32_t at) {
+  const crn_plan *p = l->plan;
+  crn_step *s = &p->steps[at];
+  candidate *c = &l->candidates[at];
+  const crn_step *turn = crn_match_made(p, &l->index, s->in[0], CRN_OP_transpose, CRN_OP_transpose);
+  int64_t order[CAIRN_MAX_RANK];
+  int n, last = -1;
+  if (!turn || !crn_match_integers(p, turn->in[1], CAIRN_MAX_RANK, order, &n)) return;
+  const crn_type *from = p->slot_types[turn->in[0]];
+  if (n != from->rank || c->in_axis >= n || order[c->in_axis] != n - 1) return;
+  for (int d = 0; d < n; d++) {
+    if (d == c->in_axis || from->dims[order[d]] == 1) continue;
+    if (order[d] < last) return;
+    last = (int)order[d];
+  }
+  s->in[0] = turn->in[0];
+  c->in_axis = n - 1;
+  c->fused->axis = 0;
+}
+
 static cairn_status fuse_layout(linear_pass *l, uint32_t at) {
   const crn_step *s = &l->plan->steps[at];
   uint32_t from = own_product(l, s->in[0]);
@@ -303,6 +386,7 @@ static cairn_status fuse_layout(linear_pass *l, uint32_t at) {
   c->axis = to->rank - 1;
   c->row_axis = find_row_axis(to);
   CRN_TRY(make_linear(l, at, from, CRN_LINEAR_PLAIN, c->fused ? "linear+bias" : "linear"));
+  look_through_transpose(l, at);
   l->candidates[at].is_product = true;
   return CAIRN_OK;
 }
@@ -488,7 +572,10 @@ cairn_status crn_pass_linear(crn_plan *p, const crn_specialization *options) {
   CRN_TRY(crn_plan_index_create(p, &l.index));
   cairn_status status = crn_alloc_array(a, n, sizeof *l.candidates, &l.candidates);
   if (status == CAIRN_OK) status = crn_alloc_array(a, n, sizeof *l.is_dropped, &l.is_dropped);
+  if (status == CAIRN_OK) status = crn_alloc_array(a, p->n_slots, sizeof *l.read_by, &l.read_by);
+  if (status == CAIRN_OK) crn_plan_find_readers(p, &l.index, l.read_by);
   if (status == CAIRN_OK) status = run_pass(&l);
+  crn_free(a, l.read_by, p->n_slots * sizeof *l.read_by);
   crn_free(a, l.candidates, n * sizeof *l.candidates);
   crn_free(a, l.is_dropped, n * sizeof *l.is_dropped);
   crn_plan_index_destroy(&l.index);
