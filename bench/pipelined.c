@@ -143,7 +143,7 @@ static cairn_status run_once(const bench *b, int32_t token, int64_t length, floa
   const cairn_run_args args = {.inputs = inputs, .n_inputs = n, .states = b->llm->states.arrays, .n_states = c->n_states};
   CRN_TRY_GOTO(cairn_function_run(b->llm->runner.function, &args, &outputs));
   CRN_TRY_GOTO(cairn_outputs_take(outputs, c->logits->name, &logits));
-  crn_logits_widen(cairn_ndarray_dtype(logits), cairn_ndarray_data(logits), row, c->vocab_size);
+  crn_logits_widen(NULL, cairn_ndarray_dtype(logits), cairn_ndarray_data(logits), row, c->vocab_size);
 done:
   cairn_ndarray_release(ids);
   cairn_ndarray_release(positions);
