@@ -1,6 +1,7 @@
 #include "base/cpu.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,11 +126,18 @@ cairn_status crn_cpu_check_mask(void) {
                   (int)n, unknown);
 }
 
-static uint64_t g_bits;
-static void initialize(void) { g_bits = detect(mask_from_environment()); }
+// Kernels are chosen for every row of a product: the bit KNOWN saves them the call that makes sure this was done.
+#define KNOWN ((uint64_t)1 << 63)
+static _Atomic uint64_t g_bits;
+
+static void initialize(void) { atomic_store_explicit(&g_bits, detect(mask_from_environment()) | KNOWN, memory_order_relaxed); }
 
 uint64_t crn_cpu_bits(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, initialize);
-  return g_bits;
+  uint64_t bits = atomic_load_explicit(&g_bits, memory_order_relaxed);
+  if (!(bits & KNOWN)) {
+    pthread_once(&once, initialize);
+    bits = atomic_load_explicit(&g_bits, memory_order_relaxed);
+  }
+  return bits & ~KNOWN;
 }

@@ -94,6 +94,15 @@ bool crn_is_directory(const char *path) {
   return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+bool crn_file_begins_with(const char *path, const char *bytes, size_t n) {
+  char start[8] = {0};
+  FILE *f = n <= sizeof start ? fopen(path, "rb") : NULL;
+  if (!f) return false;
+  bool same = fread(start, 1, n, f) == n && !memcmp(start, bytes, n);
+  fclose(f);
+  return same;
+}
+
 cairn_status crn_make_directories(const char *path) {
   crn_str p;
   crn_str_initialize(&p, NULL);

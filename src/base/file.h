@@ -24,6 +24,8 @@ cairn_status crn_file_read(const char *path, size_t max_bytes, crn_str *out);
 
 bool crn_file_exists(const char *path);
 bool crn_is_directory(const char *path);
+/// Whether the first `n` <= 8 bytes of a file are these; false for what cannot be read.
+bool crn_file_begins_with(const char *path, const char *bytes, size_t n);
 /// Creates a directory and its missing parents. Errors: IO.
 cairn_status crn_make_directories(const char *path);
 

@@ -32,8 +32,7 @@ static uint32_t argument_of(const crn_graph *g, int input) {
 
 static uint32_t result_of(const crn_graph *g, int output) {
   uint32_t i = 0;
-  for (int left = output; left > 0 || g->result_types[i]->kind == CRN_TYPE_TOKEN; i++)
-    left -= g->result_types[i]->kind != CRN_TYPE_TOKEN;
+  for (int left = output; left > 0 || g->result_types[i]->kind == CRN_TYPE_TOKEN; i++) left -= g->result_types[i]->kind != CRN_TYPE_TOKEN;
   return i;
 }
 
@@ -69,8 +68,8 @@ static cairn_status add_carried(resolver *r, const cairn_carried *c) {
     return CRN_FAIL(INVALID_ARGUMENT, "function '%s' has no %s '%s' to carry", f->name, in < 0 ? "input" : "output",
                     in < 0 ? c->input : c->output);
   if (!same_type(&f->inputs[in], &f->outputs[out]))
-    return CRN_FAIL(INVALID_ARGUMENT, "input '%s' and output '%s' of function '%s' have different types: they cannot be one state", c->input,
-                    c->output, f->name);
+    return CRN_FAIL(INVALID_ARGUMENT, "input '%s' and output '%s' of function '%s' have different types: they cannot be one state",
+                    c->input, c->output, f->name);
   if (find(f->states, f->n_states, c->input) >= 0)
     return CRN_FAIL(INVALID_ARGUMENT, "function '%s' has an input and a state named '%s': they cannot be two states", f->name, c->input);
   const crn_plan_tie tie = {.argument = argument_of(r->graph, in), .result = result_of(r->graph, out)};
@@ -139,8 +138,8 @@ static cairn_status describe(resolver *r, const cairn_function_info **out) {
   return CAIRN_OK;
 }
 
-cairn_status crn_ties_resolve(const cairn_model *m, int at, const cairn_function_options *o, crn_arena *arena, const crn_plan_tie **out_ties,
-                              uint32_t *out_n, const cairn_function_info **out_info) {
+cairn_status crn_ties_resolve(const cairn_model *m, int at, const cairn_function_options *o, crn_arena *arena,
+                              const crn_plan_tie **out_ties, uint32_t *out_n, const cairn_function_info **out_info) {
   resolver r = {.model = m, .graph = m->graphs[at], .info = &m->functions[at], .arena = arena};
   *out_ties = NULL;
   *out_n = 0;

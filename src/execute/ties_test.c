@@ -69,8 +69,7 @@ static cairn_status build_step(crn_program *p, const char *name, bool is_masked)
   crn_value *product = crn_build_binary(b, CRN_OP_broadcasting_batch_matmul, table, turned);
   crn_value *flat = crn_build_binary(b, CRN_OP_reshape, product, I32(b, 1, 1, OUTPUTS, N));
   crn_value *head = crn_build_transpose(b, flat, (const uint32_t[]){0, 1, 3, 2}, 4);
-  return crn_builder_finish(b, V(head, cache, seen),
-                            (const char *[]){"head", "new_cache", "seen"}, 3);
+  return crn_builder_finish(b, V(head, cache, seen), (const char *[]){"head", "new_cache", "seen"}, 3);
 }
 
 static void make_model(cairn_context *context, cairn_model **out) {
@@ -171,12 +170,10 @@ static void check_function(cairn_context *context, cairn_model *model, const cha
   assert_null(cairn_function_input(tied, "table"));
   assert_non_null(cairn_function_input(plain, "table"));
   check_plan(tied);
-  const arrays a = {new_array(context, CAIRN_F32, (int64_t[]){1, N, 1, K}, 4),
-                    new_array(context, CAIRN_SI32, (int64_t[]){1}, 1),
-                    new_array(context, CAIRN_BOOL, (int64_t[]){1, 1, ROWS, 1}, 4),
-                    give_table(model),
-                    new_array(context, CAIRN_F32, (int64_t[]){LAYERS, 1, ROWS, K}, 4),
-                    new_array(context, CAIRN_F32, (int64_t[]){LAYERS, 1, ROWS, K}, 4)};
+  const arrays a = {
+      new_array(context, CAIRN_F32, (int64_t[]){1, N, 1, K}, 4),         new_array(context, CAIRN_SI32, (int64_t[]){1}, 1),
+      new_array(context, CAIRN_BOOL, (int64_t[]){1, 1, ROWS, 1}, 4),     give_table(model),
+      new_array(context, CAIRN_F32, (int64_t[]){LAYERS, 1, ROWS, K}, 4), new_array(context, CAIRN_F32, (int64_t[]){LAYERS, 1, ROWS, K}, 4)};
   for (int step = 0; step < STEPS; step++) {
     fill(&a, step);
     run_both(plain, tied, &a);

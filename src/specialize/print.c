@@ -129,8 +129,7 @@ static cairn_status print_write(const crn_plan *p, const crn_step *write, crn_st
     CRN_TRY(crn_str_printf(out, "in place by %s of ", name));
     return print_slots(p, &maker->in[maker->fused ? 1 : maker->update ? 2 : 4], 1, out);
   }
-  if (maker && maker->kind == CRN_STEP_UPDATE)
-    return crn_str_printf(out, "copies all of it: %s does not change the newest value", name);
+  if (maker && maker->kind == CRN_STEP_UPDATE) return crn_str_printf(out, "copies all of it: %s does not change the newest value", name);
   return crn_str_printf(out, "copies all of it: its new value comes from %s, which is no update of the old one", name);
 }
 

@@ -130,8 +130,8 @@ static bool find_quantized(const crn_plan *p, const crn_step *s, crn_matrix_axes
   for (int i = 0; i < 4; i++) {
     parts[i] = crn_constant_of(p, s->in[i]);
     w->is_transient |= p->constants[s->in[i]].buffer != NULL;
-    if (!parts[i] || (i > 0 && ((parts[i]->rank && parts[i]->rank != parts[0]->rank) ||
-                                (parts[i]->packed && crn_dtype_bits(parts[i]->dtype) > 8))))
+    if (!parts[i] ||
+        (i > 0 && ((parts[i]->rank && parts[i]->rank != parts[0]->rank) || (parts[i]->packed && crn_dtype_bits(parts[i]->dtype) > 8))))
       return false;
   }
   w->is_quantized = true;

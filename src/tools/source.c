@@ -71,15 +71,6 @@ static bool ends_as(const char *path, const char *suffix) {
   return n >= m && !strncasecmp(path + n - m, suffix, m);
 }
 
-static bool starts_with_bytes(const char *path, const char *magic, size_t n) {
-  char start[8] = {0};
-  FILE *f = fopen(path, "rb");
-  if (!f) return false;
-  bool same = fread(start, 1, n, f) == n && !memcmp(start, magic, n);
-  fclose(f);
-  return same;
-}
-
 // A folder that only wraps an asset is a common mistake; the message then names the asset.
 static cairn_status refuse_folder(const char *path, const char *accepted) {
   DIR *directory = opendir(path);
@@ -113,9 +104,9 @@ static cairn_status recognise(const char *path, crn_source_kind *out_kind) {
   *out_kind = CRN_SOURCE_FILE;
   if (crn_synthetic_is(path)) return CAIRN_OK;
   *out_kind = CRN_SOURCE_ASSET;
-  if (starts_with_bytes(path, "ML\xefR", 4) || ends_as(path, ".mlirb")) return CAIRN_OK;
+  if (crn_file_begins_with(path, "ML\xefR", 4) || ends_as(path, ".mlirb")) return CAIRN_OK;
   *out_kind = CRN_SOURCE_FILE;
-  if (starts_with_bytes(path, "GGUF", 4) || ends_as(path, ".gguf")) return CAIRN_OK;
+  if (crn_file_begins_with(path, "GGUF", 4) || ends_as(path, ".gguf")) return CAIRN_OK;
   return CRN_FAIL(INVALID_ARGUMENT, "'%s' is no model; %s", path, accepted);
 }
 

@@ -319,6 +319,7 @@ class Mistakes(GenerateTest):
             ("/nope", "no such file"),
             ("cli/expected", "cannot be used"),
             ("cli/cli.py", "cannot be used"),
+            (self.write("x.gguf", "GGUF"), "is a GGUF file"),
         ):
             for command in (
                 ["generate", "--prompt", "Hi"],

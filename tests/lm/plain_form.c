@@ -121,7 +121,8 @@ cairn_status plain_form_open(void *user, cairn_context *context, const cairn_mod
   cairn_asset *asset;
   crn_program *program = NULL;
   (void)arena;
-  *out_source = (crn_llm_source){.kind = "aimodel", .name = "plain", .context_length = form->context, .parts = {.bos_id = -1, .eos_id = -1}};
+  *out_source =
+      (crn_llm_source){.kind = "aimodel", .name = "plain", .context_length = form->context, .parts = {.bos_id = -1, .eos_id = -1}};
   CRN_TRY(cairn_asset_open(context, form->asset, NULL, &asset));
   cairn_status status = read_program(asset, &program);
   if (status == CAIRN_OK) status = crn_program_keep(program, release_asset, asset);

@@ -97,7 +97,12 @@ cairn_status crn_llm_text_load_chosen(crn_llm_text *text, const char *path, int6
   CRN_TRY_GOTO(crn_path_join(&folder, path, "tokenizer"));
   bool is_bundle = crn_is_directory(path) && crn_is_directory(folder.data);
   CRN_TRY_GOTO(crn_llm_text_load(text, is_bundle ? folder.data : path, is_bundle ? path : NULL, vocab_size));
-  if (!text->tokenizer) status = CRN_FAIL(INVALID_ARGUMENT, "tokenizer '%s' cannot be used: %s", path, text->no_tokenizer.data);
+  const bool is_gguf = crn_file_begins_with(path, "GGUF", 4);
+  if (!text->tokenizer && is_gguf) {
+    status = CRN_FAIL(INVALID_ARGUMENT, "tokenizer '%s' is a GGUF file; a tokenizer's folder or file, or a bundle is expected", path);
+  } else if (!text->tokenizer) {
+    status = CRN_FAIL(INVALID_ARGUMENT, "tokenizer '%s' cannot be used: %s", path, text->no_tokenizer.data);
+  }
 done:
   crn_str_deinitialize(&folder);
   return status;

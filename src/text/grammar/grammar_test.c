@@ -109,6 +109,8 @@ static void test_refused(void **state) {
     const cairn_status status = cairn_grammar_check(f->context, &source);
     if (status != CAIRN_INVALID_ARGUMENT && status != CAIRN_UNSUPPORTED) fail_msg("%s: status %d", text, status);
     if (!strstr(cairn_last_error()->message, message)) fail_msg("%s: '%s' is not in: %s", text, message, cairn_last_error()->message);
+    const char *place = strstr(cairn_last_error()->message, "the schema: #");
+    if (place && strstr(place + 1, "the schema: #")) fail_msg("%s: two places in: %s", text, cairn_last_error()->message);
   }
   json_decref(all);
 }

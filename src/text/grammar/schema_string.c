@@ -4,11 +4,13 @@
 
 #include "text/grammar/schema.h"
 
-// A failure below the schema is said again with its place there.
+// A failure below the schema is said again with its place there, unless it names one.
 static const crn_node *say_place(crn_schema *s, const json_t *schema, const char *keyword) {
+  static const char placed[] = "the schema: #";
   cairn_status status = s->rules->status;
   char why[200];
   if (status == CAIRN_OK || status == CAIRN_OUT_OF_MEMORY) return crn_node_empty();
+  if (!strncmp(cairn_last_error()->message, placed, sizeof placed - 1)) return crn_node_empty();
   snprintf(why, sizeof why, "%s", cairn_last_error()->message);
   s->rules->status = CAIRN_OK;
   return crn_schema_fail(s, status, schema, keyword, why);
