@@ -4,12 +4,15 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/checked.h"
+
 // Idle pages beyond so many bytes (but always two) go back to the allocator.
 enum { IDLE_BYTES = 64 << 20, IDLE_PAGES = 2 };
 
-// Pages of some size are cut out of larger blocks that begin where huge pages of the system do: attention walks through a layer of all
-// pages, and with small ones nearly every piece of it would have its address looked up anew. Such pages are given back with the store.
-enum { SMALLEST_CUT = 128 << 10, BLOCK_BYTES = 8 << 20, BLOCK_ALIGN = 2 << 20 };
+// Pages of some size are cut out of larger blocks that begin and end where huge pages of the system do: attention walks through a layer of
+// all pages, and with small ones nearly every piece of it would have its address looked up anew. Blocks grow with what there is; of theirs
+// only what was cut is memory. Such pages are given back with the store.
+enum { SMALLEST_CUT = 128 << 10, SMALLEST_BLOCK = 8 << 20, LARGEST_BLOCK = 64 << 20, BLOCK_ALIGN = 2 << 20 };
 
 typedef struct block {
   struct block *next;
@@ -28,6 +31,8 @@ struct crn_page_store {
   crn_page_counts counts;
   int n_wanted;
   block *blocks;
+  char *fresh;  ///< of the last block, what was not cut yet
+  size_t n_fresh;
   pthread_t thread;
   bool has_thread, is_closing;
 };
@@ -36,52 +41,67 @@ static size_t whole_bytes(const crn_page_store *s) { return (CRN_ALIGN + s->byte
 
 static bool is_cut(const crn_page_store *s) { return whole_bytes(s) >= SMALLEST_CUT; }
 
-// A block for several pages, or for one that is as large. The pages behind the first one are linked to it.
-static cairn_status make_block(crn_page_store *s, crn_page **out, int64_t *out_n) {
+// For several pages, or for one that is as large; `made` pages there are.
+static cairn_status make_block(const crn_page_store *s, int64_t made, block **out_block, size_t *out_n) {
   const cairn_allocator *a = &s->context->allocator;
-  size_t page = whole_bytes(s), n = page < BLOCK_BYTES ? BLOCK_BYTES / page : 1;
+  size_t page = whole_bytes(s), wanted = SMALLEST_BLOCK;
+  while (wanted < LARGEST_BLOCK && wanted / page < (size_t)made) wanted *= 2;
+  size_t n = page < wanted ? wanted / page : 1;
   block *b;
+  if (!crn_align_size(n * page, BLOCK_ALIGN, &wanted)) return CRN_FAIL(OUT_OF_RANGE, "a page of %zu bytes is too large", s->bytes);
   CRN_TRY(crn_alloc(a, sizeof *b, &b));
-  b->bytes = n * page;
+  b->bytes = wanted;
   b->data = a->alloc(a->self, b->bytes, BLOCK_ALIGN);
   if (!b->data) {
-    size_t bytes = b->bytes;
     crn_free(a, b, sizeof *b);
-    return CRN_FAIL(OUT_OF_MEMORY, "cannot allocate %zu bytes", bytes);
+    return CRN_FAIL(OUT_OF_MEMORY, "cannot allocate %zu bytes", wanted);
   }
 #ifdef MADV_HUGEPAGE
   madvise(b->data, b->bytes, MADV_HUGEPAGE);
 #endif
-  for (size_t i = 0; i < n; i++) {
-    crn_page *p = (crn_page *)((char *)b->data + i * page);
-    p->next = i + 1 < n ? (crn_page *)((char *)p + page) : NULL;
-  }
-  *out = b->data;
-  *out_n = (int64_t)n;
-  pthread_mutex_lock(&s->lock);
-  b->next = s->blocks;
-  s->blocks = b;
-  pthread_mutex_unlock(&s->lock);
+  *out_block = b;
+  *out_n = n;
   return CAIRN_OK;
 }
 
-// A page that is not cleared; what else came with it lies among the idle ones.
+// With the lock held.
+static crn_page *cut(crn_page_store *s) {
+  if (!s->n_fresh) return NULL;
+  crn_page *page = (crn_page *)s->fresh;
+  s->fresh += whole_bytes(s);
+  s->n_fresh--;
+  s->counts.made++;
+  return page;
+}
+
+// A page that is not cleared. Of two threads that find nothing left each makes a block; the rest of one is cut up then.
 static cairn_status make_page(crn_page_store *s, crn_page **out) {
-  int64_t n = 1;
   if (!is_cut(s)) {
     CRN_TRY(crn_alloc(&s->context->allocator, CRN_ALIGN + s->bytes, out));
-    (*out)->next = NULL;
-  } else {
-    CRN_TRY(make_block(s, out, &n));
+    pthread_mutex_lock(&s->lock);
+    s->counts.made++;
+    pthread_mutex_unlock(&s->lock);
+    return CAIRN_OK;
   }
   pthread_mutex_lock(&s->lock);
-  s->counts.made += n;
-  s->counts.idle += n - 1;
-  for (crn_page *p = (*out)->next, *next; p; p = next) {
-    next = p->next;
-    p->next = s->idle;
-    s->idle = p;
+  int64_t made = s->counts.made;
+  *out = cut(s);
+  pthread_mutex_unlock(&s->lock);
+  if (*out) return CAIRN_OK;
+  block *b;
+  size_t n;
+  CRN_TRY(make_block(s, made, &b, &n));
+  pthread_mutex_lock(&s->lock);
+  for (crn_page *page; (page = cut(s));) {
+    page->next = s->idle;
+    s->idle = page;
+    s->counts.idle++;
   }
+  b->next = s->blocks;
+  s->blocks = b;
+  s->fresh = b->data;
+  s->n_fresh = n;
+  *out = cut(s);
   pthread_mutex_unlock(&s->lock);
   return CAIRN_OK;
 }
