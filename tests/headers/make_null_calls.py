@@ -42,7 +42,7 @@ OF = {
     ("cairn_llm_open", "path"): "f.bundle_path", ("cairn_bundle_open", "path"): "f.bundle_path",
     ("cairn_llm_loader_open", "path"): "f.bundle_path", ("cairn_tokenizer_open", "path"): "f.tokenizer_path",
     ("cairn_template_set_open", "folder"): "f.tokenizer_path", ("cairn_asset_count_operations", "visit"): "visit_operation",
-    ("cairn_asset_visit_weights", "visit"): "visit_weight", ("cairn_model_function", "name"): '"main"',
+    ("cairn_asset_visit_weights", "visit"): "visit_weight", ("cairn_model_function", "name"): '"main"', ("cairn_model_function_with", "name"): '"main"',
     ("cairn_bundle_asset_path", "role"): '"main"', ("cairn_dialogue_format_parse", "text"): '"hermes"',
     ("cairn_ndarray_slice", "end"): "NULL", ("cairn_ndarray_reslice", "end"): "NULL", ("cairn_ndarray_slice", "start"): "f.start",
     ("cairn_ndarray_reslice", "start"): "f.start", ("cairn_ndarray_read", "bytes"): "16", ("cairn_model_find", "name"): "f.folder",
