@@ -161,18 +161,20 @@ static void walk_slice(shape_walk *w, const crn_step *s) {
 }
 
 static void walk_concat(shape_walk *w, const crn_step *s) {
-  const crn_slot_shape *axis = shape_of(w, s->in[0]), *first = shape_of(w, s->in[1]);
+  const crn_slot_shape *axis = shape_of(w, s->in[0]);
   crn_slot_shape *out = shape_of(w, s->out[0]);
-  if (axis->n_values != 1 || !crn_sym_is_constant(axis->values[0]) || out->rank != first->rank) return;
+  if (axis->n_values != 1 || !crn_sym_is_constant(axis->values[0])) return;
   int64_t at = axis->values[0] < 0 ? axis->values[0] + out->rank : axis->values[0];
   crn_sym sum = 0;
   int n = 0;
   crn_sym values[CAIRN_MAX_RANK];
   for (uint32_t k = 1; k < s->n_in; k++) {
     const crn_slot_shape *x = shape_of(w, s->in[k]);
-    if (x->rank != out->rank || at < 0 || at >= out->rank) return;
-    sum = combine(w, OP_ADD, sum, x->dims[at]);
-    if (n >= 0 && (x->n_values < 0 || x->rank != 1 || n + x->n_values > CAIRN_MAX_RANK)) n = -1;
+    // Single numbers may be joined with vectors.
+    const bool is_number = x->rank == 0 && x->n_values == 1 && out->rank == 1;
+    if ((x->rank != out->rank && !is_number) || at < 0 || at >= out->rank) return;
+    sum = combine(w, OP_ADD, sum, is_number ? 1 : x->dims[at]);
+    if (n >= 0 && (x->n_values < 0 || out->rank != 1 || n + x->n_values > CAIRN_MAX_RANK)) n = -1;
     for (int i = 0; n >= 0 && i < x->n_values; i++) values[n + i] = x->values[i];
     if (n >= 0) n += x->n_values;
     for (int d = 0; d < out->rank; d++) {
@@ -213,6 +215,23 @@ static void walk_sized(shape_walk *w, const crn_step *s) {
   if (sizes->n_values != out->rank) return;
   for (int d = 0; d < out->rank; d++)
     set_dim(out, d, s->id == CRN_OP_reshape && sizes->values[d] == -1 ? open_size(x, sizes, d) : sizes->values[d]);
+}
+
+// The dimensions that operand 2 names get the sizes in operand 1.
+static void walk_broadcast_in_dims(shape_walk *w, const crn_step *s) {
+  const crn_slot_shape *x = shape_of(w, s->in[0]), *sizes = shape_of(w, s->in[1]), *axes = shape_of(w, s->in[2]);
+  crn_slot_shape *out = shape_of(w, s->out[0]);
+  bool is_named[CAIRN_MAX_RANK] = {false};
+  if (x->rank != out->rank || axes->n_values < 0 || sizes->n_values != axes->n_values) return;
+  for (int i = 0; i < axes->n_values; i++) {
+    int64_t at = axes->values[i] < 0 ? axes->values[i] + out->rank : axes->values[i];
+    if (at < 0 || at >= out->rank || is_named[at]) return;
+    is_named[at] = true;
+    set_dim(out, (int)at, sizes->values[i]);
+  }
+  for (int d = 0; d < out->rank; d++) {
+    if (!is_named[d]) set_dim(out, d, x->dims[d]);
+  }
 }
 
 // expand_dims and shrink_dims: `longer` has the dimensions that the axes name.
@@ -302,6 +321,9 @@ static void walk_kernel(shape_walk *w, const crn_step *s) {
     case CRN_OP_reshape:
     case CRN_OP_broadcast_to:
       walk_sized(w, s);
+      return;
+    case CRN_OP_broadcast_in_dims:
+      if (s->n_in == 3) walk_broadcast_in_dims(w, s);
       return;
     case CRN_OP_expand_dims:
     case CRN_OP_shrink_dims:

@@ -2,24 +2,32 @@
 //
 //   softmax(where(mask, (q · k) * scale, low)) · v      softmax((q · k) * scale + mask) · v      softmax((q · k) * scale) · v
 //
-// with any of its parts missing, with casts around the softmax, and with the softmax itself spelled out. Positions that the mask
+// with any of its parts missing, with the choice the other way round, with casts around the softmax and in front of the products, with the
+// softmax itself spelled out, and with batch and heads as one dimension in some of it (products of rank 3), apart in the rest. Positions that the mask
 // excludes for all rows are not read: a step in front finds them, once for all layers that share the mask.
 #include "backend/cpu/fused/attention.h"
 
 #include "specialize/match.h"
 #include "specialize/passes.h"
+#include "specialize/shapes.h"
 
 enum { MAX_MASKS = 8 };
 
 typedef struct attention_pass {
   crn_plan *plan;
   crn_plan_index index;
+  crn_shapes shapes;
   uint32_t masks[MAX_MASKS], extents[MAX_MASKS];  ///< slots
   int n_masks;
+  uint32_t hidden[MAX_MASKS], seen[MAX_MASKS];  ///< masks of what is hidden, and those that say the opposite
+  int n_hidden;
 } attention_pass;
 
 typedef struct spelled {
   crn_step *values, *softmax, *scores;
+  crn_step *masking;  ///< where the mask comes in, NULL without one
+  crn_step *choice;   ///< of a mask that is true where nothing is to be seen; else NULL
+  crn_step *widenings[2];  ///< casts of queries and keys that are left out; NULL = none
   uint32_t mask;
   crn_fused_attention f;
 } spelled;
@@ -50,13 +58,32 @@ static void join_softmax(attention_pass *a, crn_step *s) {
 
 // --- the pattern ------------------------------------------------------------------------------------------------------------
 
-// The step that makes a slot nobody else reads, seen through casts between float types.
+static bool count_leading(const crn_slot_shape *s, int64_t *out) {
+  *out = 1;
+  for (int d = 0; d < s->rank - 2; d++) {
+    if (!crn_sym_is_constant(s->dims[d]) || s->dims[d] < 1 || s->dims[d] > INT32_MAX / *out) return false;
+    *out *= s->dims[d];
+  }
+  return true;
+}
+
+// Whether a reshape only puts leading dimensions together, or takes them apart: rows and positions stay as they are.
+static bool keeps_rows(const attention_pass *a, const crn_step *s) {
+  const crn_slot_shape *from = &a->shapes.slots[s->in[0]], *to = &a->shapes.slots[s->out[0]];
+  int64_t before, after;
+  if (s->id != CRN_OP_reshape || from->rank < 3 || to->rank < 3 || from->rank == to->rank || (from->rank > 3 && to->rank > 3)) return false;
+  if (!count_leading(from, &before) || !count_leading(to, &after) || before != after) return false;
+  // There are as many elements as before, so when one of the two sizes is the same the other is, too.
+  return from->dims[from->rank - 1] == to->dims[to->rank - 1] || from->dims[from->rank - 2] == to->dims[to->rank - 2];
+}
+
+// The step that makes a slot nobody else reads, seen through casts between float types and changes of the leading dimensions.
 static crn_step *own_maker(const attention_pass *a, uint32_t slot) {
   const crn_plan *p = a->plan;
   for (;;) {
     crn_step *s = a->index.n_uses[slot] == 1 ? crn_maker_of(p, &a->index, slot) : NULL;
     if (!s || s->kind != CRN_STEP_KERNEL || s->fused || s->n_out != 1 || !crn_is_small_float(p->slot_types[slot]->dtype)) return NULL;
-    if (s->id != CRN_OP_cast) return s;
+    if (s->id != CRN_OP_cast && !keeps_rows(a, s)) return s;
     slot = s->in[0];
   }
 }
@@ -91,16 +118,21 @@ static bool find_masked_scores(const attention_pass *a, uint32_t slot, spelled *
   const crn_plan *p = a->plan;
   m->f.mask = CRN_FUSED_NO_MASK;
   m->scores = find_scores(a, slot, &m->f.scale);
+  m->masking = NULL;
   if (m->scores) return true;
   crn_step *s = own_maker(a, slot);
   if (!s) return false;
+  m->masking = s;
   if (s->id == CRN_OP_broadcasting_where || s->id == CRN_OP_where) {
     m->f.mask = CRN_FUSED_MASK_CHOSEN;
     m->mask = s->in[0];
-    if (p->slot_types[m->mask]->dtype != CAIRN_BOOL || !keeps_shape(a, s, s->in[1])) return false;
-    // What is put in must weigh nothing beside a score.
-    if (!crn_match_number(p, &a->index, s->in[2], &m->f.masked) || !(m->f.masked <= -9000.0)) return false;
-    m->scores = find_scores(a, s->in[1], &m->f.scale);
+    if (p->slot_types[m->mask]->dtype != CAIRN_BOOL) return false;
+    for (int side = 1; side <= 2 && !m->scores; side++) {
+      // What is put in must weigh nothing beside a score.
+      if (!keeps_shape(a, s, s->in[side]) || !crn_match_number(p, &a->index, s->in[3 - side], &m->f.masked)) continue;
+      if (m->f.masked <= -9000.0) m->scores = find_scores(a, s->in[side], &m->f.scale);
+      m->choice = side == 2 ? s : NULL;
+    }
     return m->scores != NULL;
   }
   if (s->id != CRN_OP_broadcasting_add && s->id != CRN_OP_add) return false;
@@ -113,18 +145,107 @@ static bool find_masked_scores(const attention_pass *a, uint32_t slot, spelled *
   return m->scores && crn_is_small_float(p->slot_types[m->mask]->dtype);
 }
 
-// One type everywhere, and ranks the step can bring together.
-static bool types_fit(const attention_pass *a, const spelled *m) {
+// Queries and keys that are widened for their product only: the step computes in f32 whatever they are. The cast may lie in front of steps
+// that only move values, which nobody else reads.
+static crn_step *find_widening(const attention_pass *a, uint32_t slot, cairn_dtype wanted) {
   const crn_plan *p = a->plan;
-  const crn_type *q = p->slot_types[m->scores->in[0]], *k = p->slot_types[m->scores->in[1]], *v = p->slot_types[m->values->in[1]];
-  const crn_type *scores = p->slot_types[m->scores->out[0]], *out = p->slot_types[m->values->out[0]];
-  if (q->dtype != k->dtype || q->dtype != v->dtype || q->dtype != out->dtype || !crn_is_small_float(q->dtype)) return false;
-  if (scores->rank != out->rank || out->rank < 2 || out->rank > CAIRN_MAX_RANK - 2 || v->rank > out->rank) return false;
+  for (;;) {
+    crn_step *s = a->index.n_uses[slot] == 1 ? crn_maker_of(p, &a->index, slot) : NULL;
+    if (!s || s->kind != CRN_STEP_KERNEL || s->fused || s->n_out != 1 || p->slot_types[slot]->dtype != CAIRN_F32) return NULL;
+    switch (s->id) {
+      case CRN_OP_cast:
+        return p->slot_types[s->in[0]]->dtype == wanted && crn_is_small_float(wanted) && wanted != CAIRN_F32 ? s : NULL;
+      case CRN_OP_transpose:
+      case CRN_OP_reshape:
+      case CRN_OP_broadcast_to:
+      case CRN_OP_broadcast_in_dims:
+      case CRN_OP_expand_dims:
+      case CRN_OP_shrink_dims:
+        slot = s->in[0];
+        break;
+      default:
+        return NULL;
+    }
+  }
+}
+
+// Leaves the widening of an operand out: the steps behind it move values as they were.
+static cairn_status drop_widening(const attention_pass *a, const crn_step *cast, uint32_t *in_out_slot) {
+  crn_plan *p = a->plan;
+  const cairn_dtype narrow = p->slot_types[cast->in[0]]->dtype;
+  if (*in_out_slot == cast->out[0]) {
+    *in_out_slot = cast->in[0];
+    return CAIRN_OK;
+  }
+  for (crn_step *s = crn_maker_of(p, &a->index, *in_out_slot);; s = crn_maker_of(p, &a->index, s->in[0])) {
+    crn_type *type;
+    CRN_TRY(crn_arena_alloc(&p->arena, sizeof *type, &type));
+    *type = *p->slot_types[s->out[0]];
+    type->dtype = narrow;
+    p->slot_types[s->out[0]] = type;
+    if (s->in[0] != cast->out[0]) continue;
+    s->in[0] = cast->in[0];
+    return CAIRN_OK;
+  }
+}
+
+// Whether a value has all leading dimensions as one; false in `*out_fits` when it has them neither so nor as they are apart.
+static bool is_merged(const attention_pass *a, const spelled *m, uint32_t slot, uint32_t maker, bool *out_fits) {
+  const crn_type *t = a->plan->slot_types[slot];
+  int64_t count = 1;
+  if (a->plan->slot_types[maker]->rank == m->f.n_leading + 2) return false;
+  for (int d = 0; d < m->f.n_leading; d++) count *= m->f.leading[d];
+  *out_fits &= t->rank == 3 && t->dims[0] == count;
+  return true;
+}
+
+// The leading dimensions as they are apart somewhere, when they are one elsewhere. All sizes must be known then.
+static bool find_leading(const attention_pass *a, spelled *m) {
+  const crn_plan *p = a->plan;
+  const uint32_t values = m->values->out[0], scores = m->scores->out[0], masking = m->masking ? m->masking->out[0] : scores;
+  const uint32_t slots[] = {values, scores, masking, m->softmax->out[0]};
+  const crn_type *most = p->slot_types[values];
+  bool is_mixed = false, fits = true;
+  for (int i = 1; i < 4; i++) {
+    const crn_type *t = p->slot_types[slots[i]];
+    is_mixed |= t->rank != most->rank;
+    if (t->rank > most->rank) most = t;
+  }
+  m->f.n_leading = 0;
+  if (!is_mixed) return true;
+  int64_t count = 1;
+  for (int d = 0; d < most->rank - 2; d++) {
+    if (most->dims[d] < 1 || most->dims[d] > INT32_MAX / count) return false;
+    count *= m->f.leading[d] = most->dims[d];
+  }
+  m->f.n_leading = most->rank - 2;
+  m->f.is_query_merged = is_merged(a, m, m->scores->in[0], scores, &fits);
+  m->f.is_key_merged = is_merged(a, m, m->scores->in[1], scores, &fits);
+  m->f.is_value_merged = is_merged(a, m, m->values->in[1], values, &fits);
+  // A mask may be the same for all of them.
+  const crn_type *mask = m->masking ? p->slot_types[m->mask] : NULL;
+  if (mask && mask->rank >= 3 && mask->dims[0] != 1) m->f.is_mask_merged = is_merged(a, m, m->mask, masking, &fits);
+  return fits;
+}
+
+// One type everywhere, and ranks the step can bring together.
+static bool types_fit(const attention_pass *a, spelled *m) {
+  const crn_plan *p = a->plan;
+  const crn_type *v = p->slot_types[m->values->in[1]];
+  m->widenings[0] = find_widening(a, m->scores->in[0], v->dtype);
+  m->widenings[1] = find_widening(a, m->scores->in[1], v->dtype);
+  cairn_dtype types[2];
+  for (int i = 0; i < 2; i++) types[i] = m->widenings[i] ? v->dtype : p->slot_types[m->scores->in[i]]->dtype;
+  const crn_type *out = p->slot_types[m->values->out[0]];
+  if (types[0] != types[1] || types[0] != v->dtype || v->dtype != out->dtype || !crn_is_small_float(v->dtype)) return false;
+  if (!find_leading(a, m)) return false;
+  const int rank = m->f.n_leading ? m->f.n_leading + 2 : out->rank;
+  if (rank < 2 || rank > CAIRN_MAX_RANK - 2 || v->rank > rank) return false;
   if (m->f.mask == CRN_FUSED_NO_MASK) return true;
   const crn_type *mask = p->slot_types[m->mask];
   // A mask along the rows alone is none of positions.
-  return mask->rank >= 1 && mask->rank <= out->rank && mask->dims[mask->rank - 1] != 1 &&
-         (m->f.mask == CRN_FUSED_MASK_CHOSEN || mask->dtype == q->dtype || mask->dtype == CAIRN_F32);
+  return mask->rank >= 1 && mask->rank <= rank && mask->dims[mask->rank - 1] != 1 &&
+         (m->f.mask == CRN_FUSED_MASK_CHOSEN || mask->dtype == v->dtype || mask->dtype == CAIRN_F32);
 }
 
 static bool find_attention(const attention_pass *a, uint32_t i, spelled *m) {
@@ -187,6 +308,34 @@ cairn_status crn_make_attention_attributes(crn_plan *p, double scale, const crn_
   return CAIRN_OK;
 }
 
+// The step that chose between scores and what hides them becomes the one that turns the mask, once for all layers that share it.
+static void turn_mask(attention_pass *a, spelled *m) {
+  crn_plan *p = a->plan;
+  crn_step *s = m->choice;
+  const crn_step *turned = crn_match_made(p, &a->index, m->mask, CRN_OP_not, CRN_OP_not);
+  if (turned) {
+    m->mask = turned->in[0];
+    return;
+  }
+  for (int i = 0; i < a->n_hidden; i++) {
+    if (a->hidden[i] != m->mask) continue;
+    m->mask = a->seen[i];
+    return;
+  }
+  p->slot_types[s->out[0]] = p->slot_types[m->mask];
+  s->id = CRN_OP_not;
+  s->infer = crn_infer_of(CRN_OP_not);
+  s->kernel = crn_kernel_of(CRN_OP_not);
+  s->view = NULL;
+  s->in[0] = m->mask;
+  s->n_in = 1;
+  if (a->n_hidden < MAX_MASKS) {
+    a->hidden[a->n_hidden] = m->mask;
+    a->seen[a->n_hidden++] = s->out[0];
+  }
+  m->mask = s->out[0];
+}
+
 static cairn_status fuse(attention_pass *a, spelled *m) {
   crn_plan *p = a->plan;
   crn_fused_attention *f;
@@ -195,10 +344,15 @@ static cairn_status fuse(attention_pass *a, spelled *m) {
   CRN_TRY(crn_arena_alloc(&p->arena, sizeof *f, &f));
   CRN_TRY(crn_arena_array(&p->arena, 5, sizeof *in, &in));
   CRN_TRY(crn_make_attention_attributes(p, m->f.scale, &m->f.attrs, &m->f.input_names));
+  if (m->choice) turn_mask(a, m);
   if (has_mask) CRN_TRY(make_extent(a, m, &extent));
   *f = m->f;
-  in[0] = m->scores->in[0];
-  in[1] = m->scores->in[1];
+  for (int i = 0; i < 2; i++) {
+    in[i] = m->scores->in[i];
+    if (!m->widenings[i]) continue;
+    CRN_TRY(drop_widening(a, m->widenings[i], &in[i]));
+    f->is_widened = true;
+  }
   in[2] = m->values->in[1];
   in[3] = m->mask;
   in[4] = extent;
@@ -223,11 +377,12 @@ cairn_status crn_pass_attention(crn_plan *p) {
   crn_plan_index_destroy(&a.index);
   CRN_TRY(crn_plan_drop_unused(p));
   CRN_TRY(crn_plan_index_create(p, &a.index));
-  cairn_status status = CAIRN_OK;
+  cairn_status status = crn_shapes_create(p, &a.index, &a.shapes);
   for (uint32_t i = 0; i < p->n_steps && status == CAIRN_OK; i++) {
     spelled m;
     if (find_attention(&a, i, &m)) status = fuse(&a, &m);
   }
+  crn_shapes_destroy(&a.shapes);
   crn_plan_index_destroy(&a.index);
   return status == CAIRN_OK ? crn_plan_drop_unused(p) : status;
 }

@@ -11,11 +11,48 @@
 
 // --- attention --------------------------------------------------------------------------------------------------------------
 
+// Takes the leading dimension apart: a matter of strides.
+static bool take_apart(const crn_fused_attention *f, bool is_merged, crn_tensor *t) {
+  int64_t step = t->strides[0], count = 1;
+  if (!is_merged) return true;
+  if (t->rank != 3) return false;
+  for (int d = 2; d > 0; d--) {
+    t->dims[d + f->n_leading - 1] = t->dims[d];
+    t->strides[d + f->n_leading - 1] = t->strides[d];
+  }
+  const int64_t merged = t->dims[0];
+  for (int d = f->n_leading - 1; d >= 0; d--) {
+    t->dims[d] = f->leading[d];
+    t->strides[d] = step * count;
+    count *= f->leading[d];
+  }
+  t->rank = f->n_leading + 2;
+  return merged == count;
+}
+
+// Operands with their leading dimensions apart.
+static cairn_status take_operands_apart(const crn_fused_attention *f, const crn_tensor *given, int n, crn_tensor *out) {
+  const bool is_merged[] = {f->is_query_merged, f->is_key_merged, f->is_value_merged, f->is_mask_merged, false};
+  for (int i = 0; i < n; i++) {
+    out[i] = given[i];
+    if (!take_apart(f, is_merged[i], &out[i]))
+      return CRN_FAIL(INVALID_ARGUMENT, "operand %d of attention does not have the batch and heads it was declared with", i);
+  }
+  return CAIRN_OK;
+}
+
 cairn_status crn_infer_fused_attention(const crn_infer_args *args) {
-  const crn_tensor *q = &args->operands[0], *k = &args->operands[1], *v = &args->operands[2];
+  const crn_fused_attention *f = args->fused;
+  crn_tensor operands[3], *q = &operands[0], *k = &operands[1], *v = &operands[2];
   crn_tensor scores, out;
+  CRN_TRY(take_operands_apart(f, args->operands, 3, operands));
   CRN_TRY(crn_infer_matmul_dims(args, q, k, true, &scores));
   CRN_TRY(crn_infer_matmul_dims(args, &scores, v, true, &out));
+  if (f->is_value_merged) {
+    int64_t count = 1;
+    for (int d = 0; d < out.rank - 2; d++) count *= out.dims[d];
+    return crn_infer_finish(args, 0, q->dtype, 3, (const int64_t[]){count, out.dims[out.rank - 2], out.dims[out.rank - 1]});
+  }
   return crn_infer_finish(args, 0, q->dtype, out.rank, out.dims);
 }
 
@@ -167,11 +204,23 @@ static cairn_status call(const crn_kernel_args *args, crn_op_id id, crn_kernel_f
   return kernel(&inner);
 }
 
+// A copy of another type; one of the same type is the value itself.
+static cairn_status convert(const crn_kernel_args *args, cairn_dtype dtype, crn_tensor *t) {
+  crn_tensor from = *t;
+  if (t->dtype == dtype) return CAIRN_OK;
+  CRN_TRY(take_tensor(args, dtype, from.dims, from.rank, t));
+  return call(args, CRN_OP_cast, crn_ref_cast, &from, 1, t);
+}
+
 static cairn_status run_spelled(const crn_kernel_args *args, const crn_fused_attention *f) {
-  const crn_tensor *q = &args->operands[0];
-  crn_tensor plain_k = args->operands[1], plain_v = args->operands[2], *k = &plain_k, *v = &plain_v;
+  crn_tensor plain_q = args->operands[0], plain_k = args->operands[1], plain_v = args->operands[2];
+  crn_tensor *q = &plain_q, *k = &plain_k, *v = &plain_v;
   if (k->pages) CRN_TRY(copy_plain(args, k));
   if (v->pages) CRN_TRY(copy_plain(args, v));
+  if (f->is_widened) {
+    CRN_TRY(convert(args, CAIRN_F32, q));
+    CRN_TRY(convert(args, CAIRN_F32, k));
+  }
   crn_infer_args infer = crn_ref_operands(args);
   crn_tensor shape, scores, masked, weights, out = args->results[0];
   int64_t one = 1, axis = -1;
@@ -189,6 +238,7 @@ static cairn_status run_spelled(const crn_kernel_args *args, const crn_fused_att
   if (f->mask != CRN_FUSED_NO_MASK) {
     crn_tensor mask = args->operands[3], other = crn_tensor_make(q->dtype, &one, 1, &fill);
     crn_store_f64(q->dtype, &fill, f->masked);
+    if (f->mask == CRN_FUSED_MASK_ADDED) CRN_TRY(convert(args, q->dtype, &mask));
     CRN_TRY(take_tensor(args, q->dtype, shape.dims, shape.rank, &masked));
     if (f->mask == CRN_FUSED_MASK_ADDED)
       CRN_TRY(call(args, CRN_OP_broadcasting_add, crn_ref_broadcasting_add, (crn_tensor[]){scores, mask}, 2, &masked));
@@ -199,14 +249,17 @@ static cairn_status run_spelled(const crn_kernel_args *args, const crn_fused_att
   crn_tensor last = crn_tensor_make(CAIRN_SI64, &one, 0, &axis);
   CRN_TRY(take_tensor(args, q->dtype, shape.dims, shape.rank, &weights));
   CRN_TRY(call(args, CRN_OP_softmax, crn_ref_softmax, (crn_tensor[]){scores, last}, 2, &weights));
+  CRN_TRY(convert(args, v->dtype, &weights));
   return call(args, CRN_OP_broadcasting_batch_matmul, crn_ref_broadcasting_batch_matmul, (crn_tensor[]){weights, *v}, 2, &out);
 }
 
-cairn_status crn_fused_attention_run(const crn_kernel_args *args) {
+static cairn_status run_attention(const crn_kernel_args *args) {
   const crn_fused_attention *f = args->fused;
   const crn_tensor *out = &args->results[0];
   spelled s = {.f = f, .leading = out->rank - 2, .out = *out};
-  bool fits = crn_tensor_count(out) > 0 && (f->mask != CRN_FUSED_MASK_CHOSEN || ((const int64_t *)args->operands[4].data)[2]);
+  // What rows that see nothing get depends on how the program masks, and where it adds, on the type it adds in.
+  const bool depends = f->mask == CRN_FUSED_MASK_CHOSEN || (f->mask == CRN_FUSED_MASK_ADDED && f->is_widened);
+  bool fits = crn_tensor_count(out) > 0 && (!depends || ((const int64_t *)args->operands[4].data)[2]);
   memcpy(s.dims, out->dims, sizeof s.dims);
   fits = fits && widen(&s, &args->operands[0], &s.q) && widen(&s, &args->operands[1], &s.k) && widen(&s, &args->operands[2], &s.v);
   if (fits && f->mask != CRN_FUSED_NO_MASK) {
@@ -219,4 +272,16 @@ cairn_status crn_fused_attention_run(const crn_kernel_args *args) {
   if (status != CAIRN_UNSUPPORTED) return status;
   crn_error_clear();
   return run_spelled(args, f);
+}
+
+cairn_status crn_fused_attention_run(const crn_kernel_args *args) {
+  const crn_fused_attention *f = args->fused;
+  crn_tensor operands[5], out = args->results[0];
+  crn_kernel_args inner = *args;
+  if (!f->n_leading) return run_attention(args);
+  CRN_TRY(take_operands_apart(f, args->operands, (int)args->n_operands, operands));
+  if (!take_apart(f, f->is_value_merged, &out)) return CRN_FAIL(INTERNAL, "the result of attention has another size");
+  inner.operands = operands;
+  inner.results = &out;
+  return run_attention(&inner);
 }

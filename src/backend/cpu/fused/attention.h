@@ -25,6 +25,12 @@ typedef enum crn_fused_mask { CRN_FUSED_NO_MASK, CRN_FUSED_MASK_ADDED, CRN_FUSED
 typedef struct crn_fused_attention {
   crn_fused_mask mask;
   double scale, masked;
+  bool is_widened;  ///< the program computes scores and weights of 16-bit operands in f32
+  /// Where batch and heads are one dimension in some of the operands and apart in others: their sizes as they are apart, and who has them
+  /// as one (the result with the values). 0 dimensions: all have them in the same way.
+  int n_leading;
+  int64_t leading[CAIRN_MAX_RANK];
+  bool is_query_merged, is_key_merged, is_value_merged, is_mask_merged;
   const crn_attr *attrs;           ///< of scaled_dot_product_attention
   const char *const *input_names;  ///< of it, with the mask
 } crn_fused_attention;
