@@ -7,6 +7,8 @@
 // excludes for all rows are not read: a step in front finds them, once for all layers that share the mask.
 #include "backend/cpu/fused/attention.h"
 
+#include <string.h>
+
 #include "specialize/match.h"
 #include "specialize/passes.h"
 #include "specialize/shapes.h"
@@ -28,7 +30,7 @@ typedef struct spelled {
   crn_step *masking;  ///< where the mask comes in, NULL without one
   crn_step *choice;   ///< of a mask that is true where nothing is to be seen; else NULL
   crn_step *widenings[2];  ///< casts of queries and keys that are left out; NULL = none
-  uint32_t mask;
+  uint32_t mask, key, value;
   crn_fused_attention f;
 } spelled;
 
@@ -189,43 +191,124 @@ static cairn_status drop_widening(const attention_pass *a, const crn_step *cast,
   }
 }
 
-// Whether a value has all leading dimensions as one; false in `*out_fits` when it has them neither so nor as they are apart.
-static bool is_merged(const attention_pass *a, const spelled *m, uint32_t slot, uint32_t maker, bool *out_fits) {
-  const crn_type *t = a->plan->slot_types[slot];
-  int64_t count = 1;
-  if (a->plan->slot_types[maker]->rank == m->f.n_leading + 2) return false;
-  for (int d = 0; d < m->f.n_leading; d++) count *= m->f.leading[d];
-  *out_fits &= t->rank == 3 && t->dims[0] == count;
+// Heads of a group share keys and values: reshape(broadcast(x)) repeats each of x [.., groups, 1, positions, d] for its heads, and may put
+// batch and heads together besides. Then the step reads x. `*out_sizes` is what the broadcast makes of x.
+static bool find_grouped(const attention_pass *a, uint32_t slot, uint32_t *out_slot, const crn_type **out_sizes) {
+  const crn_plan *p = a->plan;
+  const crn_step *merge = crn_match_made(p, &a->index, slot, CRN_OP_reshape, CRN_OP_reshape), *first = merge;
+  if (!merge) return false;
+  // Several in a row keep the order of the elements as one does.
+  for (const crn_step *s = merge; s; s = crn_match_made(p, &a->index, s->in[0], CRN_OP_reshape, CRN_OP_reshape)) first = s;
+  const crn_step *repeat = crn_match_made(p, &a->index, first->in[0], CRN_OP_broadcast_in_dims, CRN_OP_broadcast_to);
+  if (!repeat) return false;
+  const crn_type *x = p->slot_types[repeat->in[0]], *wide = p->slot_types[repeat->out[0]];
+  const crn_slot_shape *before = &a->shapes.slots[repeat->in[0]], *after = &a->shapes.slots[repeat->out[0]],
+                       *merged = &a->shapes.slots[merge->out[0]];
+  int64_t n, n_merged;
+  if (x->rank != wide->rank || x->rank < 5 || merged->rank < 3 || merged->rank >= after->rank) return false;
+  if (!count_leading(after, &n) || !count_leading(merged, &n_merged) || n != n_merged) return false;
+  for (int d = 1; d <= 2; d++) {
+    if (before->dims[before->rank - d] != after->dims[after->rank - d]) return false;
+  }
+  if (after->dims[after->rank - 1] != merged->dims[merged->rank - 1] && after->dims[after->rank - 2] != merged->dims[merged->rank - 2])
+    return false;
+  *out_slot = repeat->in[0];
+  *out_sizes = wide;
   return true;
 }
 
-// The leading dimensions as they are apart somewhere, when they are one elsewhere. All sizes must be known then.
+// Keys as products have them are turned: [.., d, positions].
+static bool find_grouped_keys(const attention_pass *a, uint32_t slot, uint32_t *out_slot, const crn_type **out_sizes) {
+  const crn_step *turn = crn_match_made(a->plan, &a->index, slot, CRN_OP_transpose, CRN_OP_transpose);
+  int64_t order[CAIRN_MAX_RANK];
+  int n;
+  if (!turn || !crn_match_integers(a->plan, turn->in[1], CAIRN_MAX_RANK, order, &n) || n < 3) return false;
+  for (int d = 0; d < n; d++) {
+    if (order[d] != (d < n - 2 ? d : d == n - 2 ? n - 1 : n - 2)) return false;
+  }
+  return find_grouped(a, turn->in[0], out_slot, out_sizes);
+}
+
+// How dimensions `own` [0, n) stand for those that are furthest apart: each for some that follow one another.
+static bool find_parts(const spelled *m, const int64_t *own, int n, crn_fused_leading *out) {
+  int at = 0;
+  out->n = n;
+  for (int d = 0; d < n; d++) {
+    int64_t count = 1;
+    out->parts[d] = 0;
+    while (at < m->f.n_leading && (count < own[d] || (d == n - 1 && m->f.leading[at] == 1) || out->parts[d] == 0)) {
+      count *= m->f.leading[at++];
+      out->parts[d]++;
+    }
+    if (count != own[d]) return false;
+  }
+  return at == m->f.n_leading;
+}
+
+// Which of them an operand of a step stands for, whose result has them as `whole` says: those at the end where it has fewer.
+static bool take_parts(const attention_pass *a, uint32_t slot, const crn_fused_leading *whole, crn_fused_leading *out) {
+  const crn_type *t = a->plan->slot_types[slot];
+  const int n = t->rank - 2;
+  *out = (crn_fused_leading){0};
+  if (n > whole->n) return false;
+  for (int d = 0; d < n; d++) out->parts[d] = whole->parts[whole->n - n + d];
+  out->n = n < 0 ? 0 : n;
+  return true;
+}
+
+static bool parts_of_result(const attention_pass *a, const spelled *m, uint32_t slot, crn_fused_leading *out) {
+  const crn_type *t = a->plan->slot_types[slot];
+  for (int d = 0; d < t->rank - 2; d++) {
+    if (t->dims[d] < 1) return false;
+  }
+  return find_parts(m, t->dims, t->rank - 2, out);
+}
+
+// Everything in terms of the leading dimensions of `most`, of which all sizes must be known.
+static bool set_leading(const attention_pass *a, spelled *m, const crn_type *most) {
+  const uint32_t scores = m->scores->out[0], masking = m->masking ? m->masking->out[0] : scores;
+  crn_fused_leading by_scores, by_mask;
+  for (int d = 0; d < most->rank - 2; d++) {
+    if (most->dims[d] < 1) return false;
+    m->f.leading[d] = most->dims[d];
+  }
+  m->f.n_leading = most->rank - 2;
+  return parts_of_result(a, m, scores, &by_scores) && parts_of_result(a, m, masking, &by_mask) &&
+         parts_of_result(a, m, m->values->out[0], &m->f.out) && take_parts(a, m->scores->in[0], &by_scores, &m->f.query) &&
+         (!m->masking || take_parts(a, m->mask, &by_mask, &m->f.mask_leading)) &&
+         take_parts(a, m->scores->in[1], &by_scores, &m->f.key) && take_parts(a, m->values->in[1], &m->f.out, &m->f.value);
+}
+
+static bool set_grouped(const attention_pass *a, spelled *m) {
+  const crn_type *keys, *values;
+  if (m->widenings[1] || !find_grouped_keys(a, m->scores->in[1], &m->key, &keys) ||
+      !find_grouped(a, m->values->in[1], &m->value, &values) || keys->rank != values->rank ||
+      memcmp(keys->dims, values->dims, (size_t)(keys->rank - 2) * sizeof *keys->dims) || !set_leading(a, m, keys))
+    return false;
+  m->f.has_plain_keys = true;
+  m->f.key = m->f.value = (crn_fused_leading){0};
+  return true;
+}
+
+// The leading dimensions as they are furthest apart, where not all values have them in the same way.
 static bool find_leading(const attention_pass *a, spelled *m) {
   const crn_plan *p = a->plan;
   const uint32_t values = m->values->out[0], scores = m->scores->out[0], masking = m->masking ? m->masking->out[0] : scores;
   const uint32_t slots[] = {values, scores, masking, m->softmax->out[0]};
   const crn_type *most = p->slot_types[values];
-  bool is_mixed = false, fits = true;
+  bool is_mixed = false;
+  if (set_grouped(a, m)) return true;
+  m->key = m->scores->in[1];
+  m->value = m->values->in[1];
   for (int i = 1; i < 4; i++) {
     const crn_type *t = p->slot_types[slots[i]];
     is_mixed |= t->rank != most->rank;
     if (t->rank > most->rank) most = t;
   }
+  if (is_mixed) return set_leading(a, m, most);
   m->f.n_leading = 0;
-  if (!is_mixed) return true;
-  int64_t count = 1;
-  for (int d = 0; d < most->rank - 2; d++) {
-    if (most->dims[d] < 1 || most->dims[d] > INT32_MAX / count) return false;
-    count *= m->f.leading[d] = most->dims[d];
-  }
-  m->f.n_leading = most->rank - 2;
-  m->f.is_query_merged = is_merged(a, m, m->scores->in[0], scores, &fits);
-  m->f.is_key_merged = is_merged(a, m, m->scores->in[1], scores, &fits);
-  m->f.is_value_merged = is_merged(a, m, m->values->in[1], values, &fits);
-  // A mask may be the same for all of them.
-  const crn_type *mask = m->masking ? p->slot_types[m->mask] : NULL;
-  if (mask && mask->rank >= 3 && mask->dims[0] != 1) m->f.is_mask_merged = is_merged(a, m, m->mask, masking, &fits);
-  return fits;
+  m->f.query = m->f.key = m->f.value = m->f.mask_leading = m->f.out = (crn_fused_leading){0};
+  return true;
 }
 
 // One type everywhere, and ranks the step can bring together.
@@ -347,13 +430,14 @@ static cairn_status fuse(attention_pass *a, spelled *m) {
   if (m->choice) turn_mask(a, m);
   if (has_mask) CRN_TRY(make_extent(a, m, &extent));
   *f = m->f;
+  in[0] = m->scores->in[0];
+  in[1] = m->key;
   for (int i = 0; i < 2; i++) {
-    in[i] = m->scores->in[i];
     if (!m->widenings[i]) continue;
     CRN_TRY(drop_widening(a, m->widenings[i], &in[i]));
     f->is_widened = true;
   }
-  in[2] = m->values->in[1];
+  in[2] = m->value;
   in[3] = m->mask;
   in[4] = extent;
   crn_step *s = m->values;

@@ -11,34 +11,59 @@
 
 // --- attention --------------------------------------------------------------------------------------------------------------
 
-// Takes the leading dimension apart: a matter of strides.
-static bool take_apart(const crn_fused_attention *f, bool is_merged, crn_tensor *t) {
-  int64_t step = t->strides[0], count = 1;
-  if (!is_merged) return true;
-  if (t->rank != 3) return false;
-  for (int d = 2; d > 0; d--) {
-    t->dims[d + f->n_leading - 1] = t->dims[d];
-    t->strides[d + f->n_leading - 1] = t->strides[d];
+// Takes leading dimensions apart: a matter of strides. One of size 1 stands for ones. Dimensions that an operand lacks are those in front.
+static bool take_apart(const crn_fused_attention *f, const crn_fused_leading *own, crn_tensor *t) {
+  const crn_tensor from = *t;
+  int n = 0;
+  if (!own->n) return true;
+  for (int d = 0; d < own->n; d++) n += own->parts[d];
+  if (from.rank != own->n + 2 || n > f->n_leading) return false;
+  t->rank = n + 2;
+  for (int d = 0; d < 2; d++) {
+    t->dims[n + d] = from.dims[own->n + d];
+    t->strides[n + d] = from.strides[own->n + d];
   }
-  const int64_t merged = t->dims[0];
-  for (int d = f->n_leading - 1; d >= 0; d--) {
-    t->dims[d] = f->leading[d];
-    t->strides[d] = step * count;
-    count *= f->leading[d];
+  for (int d = own->n - 1, at = n - 1; d >= 0; d--) {
+    int64_t count = 1;
+    for (int k = 0; k < own->parts[d]; k++, at--) {
+      t->dims[at] = from.dims[d] == 1 ? 1 : f->leading[f->n_leading - n + at];
+      t->strides[at] = from.strides[d] * count;
+      count *= t->dims[at];
+    }
+    if (count != from.dims[d]) return false;
   }
-  t->rank = f->n_leading + 2;
-  return merged == count;
+  return true;
 }
 
-// Operands with their leading dimensions apart.
+// Operands with their leading dimensions apart, and keys the way that products have them.
 static cairn_status take_operands_apart(const crn_fused_attention *f, const crn_tensor *given, int n, crn_tensor *out) {
-  const bool is_merged[] = {f->is_query_merged, f->is_key_merged, f->is_value_merged, f->is_mask_merged, false};
+  static const crn_fused_leading none = {0};
+  const crn_fused_leading *const own[] = {&f->query, &f->key, &f->value, &f->mask_leading, &none};
   for (int i = 0; i < n; i++) {
     out[i] = given[i];
-    if (!take_apart(f, is_merged[i], &out[i]))
+    if (!take_apart(f, own[i], &out[i]))
       return CRN_FAIL(INVALID_ARGUMENT, "operand %d of attention does not have the batch and heads it was declared with", i);
   }
+  if (f->has_plain_keys) {
+    crn_tensor *k = &out[1];
+    const int64_t dim = k->dims[k->rank - 1], stride = k->strides[k->rank - 1];
+    k->dims[k->rank - 1] = k->dims[k->rank - 2], k->strides[k->rank - 1] = k->strides[k->rank - 2];
+    k->dims[k->rank - 2] = dim, k->strides[k->rank - 2] = stride;
+  }
   return CAIRN_OK;
+}
+
+// The result's leading dimensions as the program has them.
+static void put_together(const crn_fused_leading *own, crn_tensor *t) {
+  const crn_tensor from = *t;
+  if (!own->n) return;
+  for (int d = 0, at = 0; d < own->n; d++) {
+    t->dims[d] = 1;
+    for (int k = 0; k < own->parts[d]; k++) t->dims[d] *= from.dims[at++];
+  }
+  t->dims[own->n] = from.dims[from.rank - 2];
+  t->dims[own->n + 1] = from.dims[from.rank - 1];
+  t->rank = own->n + 2;
 }
 
 cairn_status crn_infer_fused_attention(const crn_infer_args *args) {
@@ -48,11 +73,8 @@ cairn_status crn_infer_fused_attention(const crn_infer_args *args) {
   CRN_TRY(take_operands_apart(f, args->operands, 3, operands));
   CRN_TRY(crn_infer_matmul_dims(args, q, k, true, &scores));
   CRN_TRY(crn_infer_matmul_dims(args, &scores, v, true, &out));
-  if (f->is_value_merged) {
-    int64_t count = 1;
-    for (int d = 0; d < out.rank - 2; d++) count *= out.dims[d];
-    return crn_infer_finish(args, 0, q->dtype, 3, (const int64_t[]){count, out.dims[out.rank - 2], out.dims[out.rank - 1]});
-  }
+  if (f->n_leading && out.rank != f->n_leading + 2) return CRN_FAIL(INVALID_ARGUMENT, "attention lost batch or heads");
+  put_together(&f->out, &out);
   return crn_infer_finish(args, 0, q->dtype, out.rank, out.dims);
 }
 
@@ -280,7 +302,7 @@ cairn_status crn_fused_attention_run(const crn_kernel_args *args) {
   crn_kernel_args inner = *args;
   if (!f->n_leading) return run_attention(args);
   CRN_TRY(take_operands_apart(f, args->operands, (int)args->n_operands, operands));
-  if (!take_apart(f, f->is_value_merged, &out)) return CRN_FAIL(INTERNAL, "the result of attention has another size");
+  if (!take_apart(f, &f->out, &out)) return CRN_FAIL(INTERNAL, "the result of attention has another size");
   inner.operands = operands;
   inner.results = &out;
   return run_attention(&inner);

@@ -17,6 +17,12 @@ enum { CRN_EXTENT_VALUES = 3 };
 cairn_status crn_infer_fused_extent(const crn_infer_args *args);
 cairn_status crn_fused_extent_run(const crn_kernel_args *args);
 
+/// How many of the leading dimensions each of an operand's own stands for; 0 dimensions: as they are.
+typedef struct crn_fused_leading {
+  int n;
+  uint8_t parts[CAIRN_MAX_RANK];
+} crn_fused_leading;
+
 typedef enum crn_fused_mask { CRN_FUSED_NO_MASK, CRN_FUSED_MASK_ADDED, CRN_FUSED_MASK_CHOSEN } crn_fused_mask;
 
 /// softmax(q · k · scale with mask) · v. Operands: q [.., rows, d], k [.., d, positions], v [.., positions, dv], whose leading dimensions
@@ -26,11 +32,12 @@ typedef struct crn_fused_attention {
   crn_fused_mask mask;
   double scale, masked;
   bool is_widened;  ///< the program computes scores and weights of 16-bit operands in f32
-  /// Where batch and heads are one dimension in some of the operands and apart in others: their sizes as they are apart, and who has them
-  /// as one (the result with the values). 0 dimensions: all have them in the same way.
+  /// Where operands have the leading dimensions (batch, groups, heads of a group) together in different ways: their sizes as they are
+  /// furthest apart. 0 dimensions: all have them in the same way.
   int n_leading;
   int64_t leading[CAIRN_MAX_RANK];
-  bool is_query_merged, is_key_merged, is_value_merged, is_mask_merged;
+  crn_fused_leading query, key, value, mask_leading, out;
+  bool has_plain_keys;  ///< k is [.., positions, d]
   const crn_attr *attrs;           ///< of scaled_dot_product_attention
   const char *const *input_names;  ///< of it, with the mask
 } crn_fused_attention;
