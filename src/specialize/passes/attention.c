@@ -73,8 +73,9 @@ static bool count_leading(const crn_slot_shape *s, int64_t *out) {
 static bool keeps_rows(const attention_pass *a, const crn_step *s) {
   const crn_slot_shape *from = &a->shapes.slots[s->in[0]], *to = &a->shapes.slots[s->out[0]];
   int64_t before, after;
-  if (s->id != CRN_OP_reshape || from->rank < 3 || to->rank < 3 || from->rank == to->rank || (from->rank > 3 && to->rank > 3)) return false;
-  if (!count_leading(from, &before) || !count_leading(to, &after) || before != after) return false;
+  if (s->id != CRN_OP_reshape || from->rank < 3 || to->rank < 3 || !count_leading(from, &before) || !count_leading(to, &after)) return false;
+  const bool is_same = from->rank == to->rank && !memcmp(from->dims, to->dims, (size_t)(from->rank - 2) * sizeof *from->dims);
+  if (before != after || !(is_same || (from->rank != to->rank && (from->rank == 3 || to->rank == 3)))) return false;
   // There are as many elements as before, so when one of the two sizes is the same the other is, too.
   return from->dims[from->rank - 1] == to->dims[to->rank - 1] || from->dims[from->rank - 2] == to->dims[to->rank - 2];
 }
