@@ -48,7 +48,7 @@ static char *plan_of(cairn_context *context, const char *name) {
 static void check_form(cairn_context *context, const char *name) {
   char *text = plan_of(context, name);
   const bool is_one = strstr(text, "= attention(") || strstr(text, "= scaled_dot_product_attention(");
-  const bool has_rest = strstr(text, "batch_matmul(") || strstr(text, "softmax(");
+  const bool has_rest = strstr(text, "softmax(");
   const bool wanted = !begins_with_any(name, kSpelledOut, sizeof kSpelledOut / sizeof *kSpelledOut);
   if (is_one != wanted || has_rest == wanted) fail_msg("%s:\n%s", name, text);
   const char *at = strstr(text, "= attention(");

@@ -3,8 +3,8 @@
 //   softmax(where(mask, (q · k) * scale, low)) · v      softmax((q · k) * scale + mask) · v      softmax((q · k) * scale) · v
 //
 // with any of its parts missing, with the choice the other way round, with casts around the softmax and in front of the products, with the
-// softmax itself spelled out, and with batch and heads as one dimension in some of it (products of rank 3), apart in the rest. Positions that the mask
-// excludes for all rows are not read: a step in front finds them, once for all layers that share the mask.
+// softmax itself spelled out, and with batch and heads as one dimension in some of it (products of rank 3), apart in the rest. Positions
+// that the mask excludes for all rows are not read: a step in front finds them, once for all layers that share the mask.
 #include "backend/cpu/fused/attention.h"
 
 #include <string.h>
@@ -27,8 +27,8 @@ typedef struct attention_pass {
 
 typedef struct spelled {
   crn_step *values, *softmax, *scores;
-  crn_step *masking;  ///< where the mask comes in, NULL without one
-  crn_step *choice;   ///< of a mask that is true where nothing is to be seen; else NULL
+  crn_step *masking;       ///< where the mask comes in, NULL without one
+  crn_step *choice;        ///< of a mask that is true where nothing is to be seen; else NULL
   crn_step *widenings[2];  ///< casts of queries and keys that are left out; NULL = none
   uint32_t mask, key, value;
   crn_fused_attention f;
@@ -73,7 +73,8 @@ static bool count_leading(const crn_slot_shape *s, int64_t *out) {
 static bool keeps_rows(const attention_pass *a, const crn_step *s) {
   const crn_slot_shape *from = &a->shapes.slots[s->in[0]], *to = &a->shapes.slots[s->out[0]];
   int64_t before, after;
-  if (s->id != CRN_OP_reshape || from->rank < 3 || to->rank < 3 || !count_leading(from, &before) || !count_leading(to, &after)) return false;
+  if (s->id != CRN_OP_reshape || from->rank < 3 || to->rank < 3 || !count_leading(from, &before) || !count_leading(to, &after))
+    return false;
   const bool is_same = from->rank == to->rank && !memcmp(from->dims, to->dims, (size_t)(from->rank - 2) * sizeof *from->dims);
   if (before != after || !(is_same || (from->rank != to->rank && (from->rank == 3 || to->rank == 3)))) return false;
   // There are as many elements as before, so when one of the two sizes is the same the other is, too.
@@ -276,8 +277,8 @@ static bool set_leading(const attention_pass *a, spelled *m, const crn_type *mos
   m->f.n_leading = most->rank - 2;
   return parts_of_result(a, m, scores, &by_scores) && parts_of_result(a, m, masking, &by_mask) &&
          parts_of_result(a, m, m->values->out[0], &m->f.out) && take_parts(a, m->scores->in[0], &by_scores, &m->f.query) &&
-         (!m->masking || take_parts(a, m->mask, &by_mask, &m->f.mask_leading)) &&
-         take_parts(a, m->scores->in[1], &by_scores, &m->f.key) && take_parts(a, m->values->in[1], &m->f.out, &m->f.value);
+         (!m->masking || take_parts(a, m->mask, &by_mask, &m->f.mask_leading)) && take_parts(a, m->scores->in[1], &by_scores, &m->f.key) &&
+         take_parts(a, m->values->in[1], &m->f.out, &m->f.value);
 }
 
 static bool set_grouped(const attention_pass *a, spelled *m) {

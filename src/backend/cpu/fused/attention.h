@@ -37,7 +37,7 @@ typedef struct crn_fused_attention {
   int n_leading;
   int64_t leading[CAIRN_MAX_RANK];
   crn_fused_leading query, key, value, mask_leading, out;
-  bool has_plain_keys;  ///< k is [.., positions, d]
+  bool has_plain_keys;             ///< k is [.., positions, d]
   const crn_attr *attrs;           ///< of scaled_dot_product_attention
   const char *const *input_names;  ///< of it, with the mask
 } crn_fused_attention;
