@@ -10,9 +10,10 @@
 
 enum { TERMS = 2 };
 
-// Quantised weights deserve more than the 8 bits of a bf16 or of a byte; of others in bf16 nobody expects more.
+// Quantised and palettized weights deserve more than the 8 bits of a bf16 or of a byte; of others in bf16 nobody expects more.
 static int terms_of(const crn_linear_kernel *kernel) {
-  const bool is_rounded = kernel->rows_mode == CRN_LINEAR_MODE_BF16 && kernel->format <= CRN_LINEAR_Q8M;
+  const bool is_compressed = kernel->format <= CRN_LINEAR_Q8M || crn_linear_code_bits(kernel->format);
+  const bool is_rounded = kernel->rows_mode == CRN_LINEAR_MODE_BF16 && is_compressed;
   return kernel->rows_mode == CRN_LINEAR_MODE_INT8 || is_rounded ? TERMS : 1;
 }
 

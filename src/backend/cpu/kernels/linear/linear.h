@@ -10,7 +10,7 @@
 /// formats without one. Quants are 4 bits, 0..15, or 8 bits, -128..127 (for these both quant and zero are taken 128 higher).
 /// The products are exact in f32, so w is rounded at most twice, and not at all when there is no minimum.
 ///
-/// P formats have codes that palettes turn into weights, in every mode the same ones (rounded to bf16 in BF16 and INT8).
+/// P formats have codes that palettes turn into weights, in every mode the same ones (on Arm rounded to bf16 in BF16 and INT8).
 ///
 /// Modes say how products are made. EXACT: f32; every output is one chain acc = fma(x[k], w[k], acc) in rising k that starts
 /// at 0, so its bits do not depend on the number of rows, on tiles or on the kernel (the scalar kernels round the product and

@@ -101,7 +101,6 @@ INLINE void widen_block(const unsigned char *block, __m512 zero, unsigned char *
 /// A call: where its rows begin, and how its tiles and inputs are divided.
 typedef struct call {
   const crn_linear_weights *w;
-  crn_linear_widen_fn widen;  ///< of P formats; NULL: the functions above
   const char *rows;
   int64_t row_stride;  ///< bytes of a block of rows
   int64_t first;       ///< row of its block the call begins with
@@ -162,13 +161,7 @@ INLINE unsigned char *wide_block(const widening *n, int64_t i) { return n->to.wi
 
 // What is left of a stage's weights, before it begins.
 INLINE void widen_rest(widening *n, crn_linear_format f) {
-  const call *c = n->call;
   if (f == CRN_LINEAR_BF16) return;
-  if (c->widen) {
-    for (int64_t t = 0; t < n->to.n_tiles; t++)
-      c->widen(c->w, c->tile_begin + n->to.tile + t, n->to.block, n->to.n_blocks, wide_block(n, t * n->to.n_blocks));
-    return;
-  }
   for (; n->done < n->n; n->done++) widen_block(packed_block(n, n->done), n->zero, wide_block(n, n->done), f);
 }
 
@@ -178,7 +171,7 @@ INLINE widening begin_widening(const call *c, int64_t i, crn_linear_format f) {
   n.to = stage_at(c, i, f);
   n.n = n.to.n_tiles * n.to.n_blocks;
   int64_t pairs = (n.to.n_tiles + 1) / 2, turns = (c->n_rows + CRN_LINEAR_ROW_BLOCK - 1) / CRN_LINEAR_ROW_BLOCK * pairs;
-  if (!c->widen && !c->is_stream) n.at_once = (n.n + turns - 1) / turns;
+  if (!c->is_stream) n.at_once = (n.n + turns - 1) / turns;
   return n;
 }
 
@@ -294,7 +287,7 @@ INLINE void steps_and_block(const pair *p, int64_t i, widening *n, crn_linear_fo
 INLINE void multiply(const pair *p, widening *n, bool two_rows, bool two_tiles, crn_linear_format f) {
   int64_t i = 0;
   load_sums(p, two_rows, two_tiles);
-  if (two_rows && two_tiles && f <= CRN_LINEAR_F32) {
+  if (two_rows && two_tiles) {
     for (int64_t k = 0; k < n->at_once && i + UNITS <= p->n_steps && n->done < n->n; k++, i += UNITS) steps_and_block(p, i, n, f);
   }
   for (; i < p->n_steps; i++) {
@@ -361,7 +354,7 @@ INLINE void run(call *c, const char *rows, size_t row_bytes, crn_linear_format f
   c->rows = rows - c->first * ROW_LINE;
   c->row_stride = (int64_t)row_bytes * CRN_LINEAR_ROW_BLOCK;
   c->blocks = LINEAR_BLOCKS(c->w->k);
-  if (!c->widen) c->tile_bytes = c->blocks * block_bytes(f);
+  c->tile_bytes = c->blocks * block_bytes(f);
   c->is_stream = f == CRN_LINEAR_BF16 && c->n_rows <= FEW_ROWS;
   c->groups = (c->n_tiles + LINEAR_WIDE_TILES - 1) / LINEAR_WIDE_TILES;
   c->pieces = c->is_stream ? 1 : (c->blocks + LINEAR_WIDE_BLOCKS - 1) / LINEAR_WIDE_BLOCKS;
@@ -375,15 +368,6 @@ INLINE void run(call *c, const char *rows, size_t row_bytes, crn_linear_format f
     if (i + 1 < n) widen_rest(&next, f);
   }
   _tile_release();
-}
-
-void crn_linear_widened__amx(const crn_linear_weights *w, crn_linear_widen_fn widen, const char *rows, size_t row_bytes, int64_t n_rows,
-                             int64_t tile_begin, int64_t tile_end, float *out, int64_t ld, void *scratch) {
-  call c = {.w = w, .widen = widen, .n_rows = n_rows, .tile_begin = tile_begin, .n_tiles = tile_end - tile_begin};
-  c.out = out;
-  c.ld = ld;
-  c.scratch = scratch;
-  run(&c, rows, row_bytes, CRN_LINEAR_P8);
 }
 
 #define KERNEL(rhs, f)                                                                                                                    \

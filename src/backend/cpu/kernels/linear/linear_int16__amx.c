@@ -12,6 +12,7 @@
 
 #include "backend/cpu/kernels/linear/linear.h"
 #include "backend/cpu/kernels/linear/linear_amx.h"
+#include "backend/cpu/kernels/linear/linear_int16_amx.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
 
@@ -21,12 +22,10 @@ enum {
   BLOCK_ROWS = CRN_LINEAR_ROW_BLOCK,
   ROW_LINE = CRN_LINEAR_ROW_LINE,      ///< bytes of a block of inputs, of which a row has two: high and low ones
   ROWS_BYTES = BLOCK_ROWS * ROW_LINE,  ///< of such lines of a block of rows
-  TILE_BYTES = LINEAR_BLOCK * LANES,   ///< of a block of weights: [inputs / 4][16 outputs][4], high ones, then low ones
-  WIDE_BYTES = 2 * TILE_BYTES,
-  UNITS = 8,             ///< in which a block is made
-  SUMS = ROWS * LANES,   ///< of a tile register
-  TOP = 127 * 256,       ///< the largest integer, of which the inverse of SMALLEST is not too large a multiple
-  SCALES = ROW_LINE / 4  ///< of the pieces of a row that lie in a line
+  UNITS = LINEAR_INT16_UNITS,
+  SUMS = ROWS * LANES,     ///< of a tile register
+  TOP = LINEAR_INT16_TOP,  ///< of which the inverse of SMALLEST is not too large a multiple
+  SCALES = ROW_LINE / 4    ///< of the pieces of a row that lie in a line
 };
 
 #define SMALLEST (LINEAR_SMALLEST * 256)
@@ -81,10 +80,11 @@ void crn_linear_prepare_int16__amx(const float *x, int64_t k, void *out_row) {
 /// A call: where its rows begin, and how its tiles and inputs are divided.
 typedef struct call {
   const crn_linear_weights *w;
+  linear_int16_make make;
   const char *rows;
   int64_t row_stride;  ///< bytes of a block of rows
   int64_t first;       ///< row of its block the call begins with
-  int64_t n_rows, tile_begin, n_tiles, blocks, tile_bytes;
+  int64_t n_rows, tile_begin, n_tiles, blocks;
   int64_t groups, pieces;  ///< of tiles and of inputs
   float *out;
   int64_t ld;
@@ -111,116 +111,37 @@ INLINE stage stage_at(const call *c, int64_t i) {
   s.is_first = piece == 0;
   s.is_last = piece + 1 == c->pieces;
   // Two stages have a place: one is read while the other is made.
-  s.wide = c->wide + i % 2 * (LINEAR_WIDE_TILES * LINEAR_WIDE_BLOCKS * WIDE_BYTES);
+  s.wide = c->wide + i % 2 * (LINEAR_WIDE_TILES * LINEAR_WIDE_BLOCKS * LINEAR_INT16_BLOCK);
   s.scales = c->scales + i % 2 * (LINEAR_WIDE_TILES * LANES);
   return s;
 }
 
-// --- weights --------------------------------------------------------------------------------------------------------------
-
-/// Weights of a stage on their way, unit after unit of block after block, tile after tile.
-typedef struct widening {
-  const call *call;
+/// The weights of the next stage on their way.
+typedef struct making {
+  linear_int16_weights weights;
   stage to;
-  int64_t done, n;          ///< units
-  int64_t at_once;          ///< units that a tile takes along
-  __m512 inverse;           ///< of the tile's scales
-  __m512 scale[2], low[2];  ///< of the block's groups
-  const unsigned char *block;
-  unsigned char *out;
-} widening;
+  int64_t at_once;  ///< units that a tile takes along
+} making;
 
-INLINE void read_group(const crn_linear_weights *w, const unsigned char *block, int group, __m512 *out_scale, __m512 *out_low,
-                       crn_linear_format f) {
-  const unsigned char *scales = block + (is_4bit(f) ? LINEAR_Q4_SCALES : LINEAR_Q8_SCALES) + group * 32;
-  const __m512 zero = _mm512_set1_ps((float)(is_4bit(f) ? w->zero : w->zero + LINEAR_Q8_BIAS));
-  *out_scale = half16(scales);
-  *out_low = f == CRN_LINEAR_Q4M || f == CRN_LINEAR_Q8M ? half16(scales + LINEAR_MINS) : _mm512_setzero_ps();
-  *out_low = _mm512_fnmadd_ps(zero, *out_scale, *out_low);
+INLINE void begin_making(making *m, const call *c, int64_t i) {
+  m->to = (stage){0};
+  m->weights.done = m->weights.n = m->at_once = 0;
+  if (i >= stages_of(c)) return;
+  m->to = stage_at(c, i);
+  linear_int16_weights *w = &m->weights;
+  w->w = c->w;
+  w->tile = c->tile_begin + m->to.tile;
+  w->block = m->to.block;
+  w->n_blocks = m->to.n_blocks;
+  w->out = m->to.wide;
+  w->scales = m->to.scales;
+  w->n = m->to.n_tiles * m->to.n_blocks * UNITS;
+  const int64_t turns = (c->n_rows + BLOCK_ROWS - 1) / BLOCK_ROWS * m->to.n_tiles;
+  m->at_once = (w->n + turns - 1) / turns;
 }
 
-// The largest weight that the scales of a tile's blocks allow becomes TOP.
-INLINE void begin_tile(widening *n, int64_t tile, crn_linear_format f) {
-  const __m512 quants = _mm512_set1_ps(is_4bit(f) ? 15 : 255);
-  __m512 most = _mm512_setzero_ps();
-  for (int64_t b = 0; b < n->to.n_blocks; b++) {
-#pragma GCC unroll 2
-    for (int g = 0; g < 2; g++) {
-      __m512 scale, low;
-      read_group(n->call->w, n->block + b * quant_block_bytes(f), g, &scale, &low, f);
-      const __m512 high = _mm512_fmadd_ps(quants, scale, low);
-      most = _mm512_max_ps(most, _mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high)));
-    }
-  }
-  const __mmask16 some = _mm512_cmp_ps_mask(most, _mm512_setzero_ps(), _CMP_GT_OQ);
-  n->inverse = _mm512_maskz_div_ps(some, _mm512_set1_ps(TOP), most);
-  // A high byte stands for 256 of the units of its row and of its output each.
-  _mm512_store_ps(n->to.scales + tile * LANES, _mm512_mul_ps(most, _mm512_set1_ps(256.0f / TOP)));
-}
-
-// The part of `x` under a mask is quant * 2^shift; the scale takes the power of two out again, exactly.
-INLINE __m512i words_at(__m512i x, int shift, int bits, __m512 scale, __m512 low) {
-  __m512i masked = _mm512_and_si512(x, _mm512_set1_epi32((int)(((1u << bits) - 1) << shift)));
-  __m512 factor = _mm512_mul_ps(scale, _mm512_set1_ps(1.0f / (float)(1u << shift)));
-  return _mm512_cvtps_epi32(_mm512_fmadd_ps(_mm512_cvtepu32_ps(masked), factor, low));
-}
-
-// Four inputs of 16 outputs, 128 higher than they are: so the byte above holds what is left when the low one is signed.
-INLINE void store_words(unsigned char *out, __m512i v0, __m512i v1, __m512i v2, __m512i v3) {
-  const __m512i even = _mm512_set1_epi32(0x00ff00ff), sign = _mm512_set1_epi8((char)0x80);
-  __m512i a = _mm512_mask_blend_epi16(0xaaaaaaaau, v0, _mm512_slli_epi32(v2, 16));
-  __m512i b = _mm512_mask_blend_epi16(0xaaaaaaaau, v1, _mm512_slli_epi32(v3, 16));
-  // even ? first : second
-  _mm512_store_si512(out, _mm512_ternarylogic_epi32(even, _mm512_srli_epi32(a, 8), b, 0xca));
-  _mm512_store_si512(out + TILE_BYTES, _mm512_xor_si512(_mm512_ternarylogic_epi32(even, a, _mm512_slli_epi32(b, 8), 0xca), sign));
-}
-
-INLINE void begin_block(widening *n, crn_linear_format f) {
-  const call *c = n->call;
-  const int64_t i = n->done / UNITS, tile = i / n->to.n_blocks, b = i % n->to.n_blocks;
-  n->block =
-      (const unsigned char *)c->w->data + (c->tile_begin + n->to.tile + tile) * c->tile_bytes + (n->to.block + b) * quant_block_bytes(f);
-  n->out = n->to.wide + i * WIDE_BYTES;
-  if (b == 0) begin_tile(n, tile, f);
-#pragma GCC unroll 2
-  for (int g = 0; g < 2; g++) {
-    read_group(c->w, n->block, g, &n->scale[g], &n->low[g], f);
-    n->scale[g] = _mm512_mul_ps(n->scale[g], n->inverse);
-    n->low[g] = _mm512_fmadd_ps(n->low[g], n->inverse, _mm512_set1_ps(128));
-  }
-}
-
-// An eighth of a block: 8 inputs of 16 outputs.
-INLINE void widen_unit(widening *n, crn_linear_format f) {
-  const int unit = (int)(n->done % UNITS);
-  if (unit == 0) begin_block(n, f);
-  const __m512 scale = n->scale[unit / 4], low = n->low[unit / 4];
-  unsigned char *out = n->out + 128 * unit;
-  if (is_4bit(f)) {
-    const __m512i x = _mm512_load_si512(n->block + 64 * unit);
-    store_words(out, words_at(x, 0, 4, scale, low), words_at(x, 8, 4, scale, low), words_at(x, 16, 4, scale, low),
-                words_at(x, 24, 4, scale, low));
-    store_words(out + 64, words_at(x, 4, 4, scale, low), words_at(x, 12, 4, scale, low), words_at(x, 20, 4, scale, low),
-                words_at(x, 28, 4, scale, low));
-  } else {
-#pragma GCC unroll 2
-    for (int j = 0; j < 2; j++, out += 64) {
-      const __m512i x = _mm512_load_si512(n->block + 128 * unit + 64 * j);
-      store_words(out, words_at(x, 0, 8, scale, low), words_at(x, 8, 8, scale, low), words_at(x, 16, 8, scale, low),
-                  words_at(x, 24, 8, scale, low));
-    }
-  }
-  n->done++;
-}
-
-INLINE widening begin_widening(const call *c, int64_t i) {
-  widening n = {.call = c};
-  if (i >= stages_of(c)) return n;
-  n.to = stage_at(c, i);
-  n.n = n.to.n_tiles * n.to.n_blocks * UNITS;
-  int64_t turns = (c->n_rows + BLOCK_ROWS - 1) / BLOCK_ROWS * n.to.n_tiles;
-  n.at_once = (n.n + turns - 1) / turns;
-  return n;
+INLINE void make_until(const call *c, making *m, int64_t until) {
+  if (m->weights.done < until) c->make(&m->weights, until);
 }
 
 // --- sums -----------------------------------------------------------------------------------------------------------------
@@ -281,9 +202,9 @@ typedef struct product {
 // out and 16 to begin: the two that go to the same sums lie as far apart as they can.
 INLINE void step(const product *p, int64_t i, bool two_rows) {
   const char *rows = p->rows + i * 2 * ROWS_BYTES, *low = rows + ROWS_BYTES;
-  const unsigned char *wide = p->wide + i * WIDE_BYTES;
+  const unsigned char *wide = p->wide + i * LINEAR_INT16_BLOCK;
   _tile_loadd(4, rows, ROW_LINE);
-  _tile_stream_loadd(7, wide + TILE_BYTES, 64);
+  _tile_stream_loadd(7, wide + LINEAR_INT16_PLANE, 64);
   _tile_dpbssd(1, 4, 7);
   if (two_rows) _tile_loadd(5, rows + ROWS * ROW_LINE, ROW_LINE);
   if (two_rows) _tile_dpbssd(3, 5, 7);
@@ -296,8 +217,8 @@ INLINE void step(const product *p, int64_t i, bool two_rows) {
   if (two_rows) _tile_dpbssd(3, 5, 6);
 }
 
-INLINE void multiply(const product *p, widening *n, scaling *s, bool two_rows, crn_linear_format f) {
-  const int64_t from = n->done, units = n->n - from < n->at_once ? n->n - from : n->at_once;
+INLINE void multiply(const call *c, const product *p, making *m, scaling *s, bool two_rows) {
+  const int64_t from = m->weights.done, left = m->weights.n - from, units = left < m->at_once ? left : m->at_once;
   _tile_zero(0);
   _tile_zero(1);
   if (two_rows) _tile_zero(2);
@@ -306,7 +227,7 @@ INLINE void multiply(const product *p, widening *n, scaling *s, bool two_rows, c
     const char *next = p->next_rows + i * p->next_lines * ROW_LINE;
     for (int64_t l = 0; l < p->next_lines; l++) _mm_prefetch(next + l * ROW_LINE, _MM_HINT_T1);
     step(p, i, two_rows);
-    while (n->done - from < units * (i + 1) / p->n_blocks) widen_unit(n, f);
+    make_until(c, m, from + units * (i + 1) / p->n_blocks);
     while (s->done < s->n * (i + 1) / p->n_blocks) scale_row(s);
   }
   _tile_stored(0, p->sums, 64);
@@ -320,26 +241,25 @@ INLINE const char *rows_of(const call *c, int64_t row, int64_t block) {
   return c->rows + (c->first + row) / BLOCK_ROWS * c->row_stride + block * 2 * ROWS_BYTES;
 }
 
-INLINE void multiply_span(const call *c, const stage *s, const span *rows, const char *next, widening *n, float *out, bool two_rows,
-                          crn_linear_format f) {
+INLINE void multiply_span(const call *c, const stage *s, const span *rows, const char *next, making *m, float *out, bool two_rows) {
   product p = {.rows = rows_of(c, rows->row, s->block) + rows->at * ROW_LINE, .n_blocks = s->n_blocks, .next_rows = next};
   scaling before = {0};
   p.next_lines = next ? (2 * BLOCK_ROWS + s->n_tiles - 1) / s->n_tiles : 0;
   const char *row_scales = rows_of(c, rows->row, c->blocks) + s->piece / SCALES * ROWS_BYTES + s->piece % SCALES * 4 + rows->at * ROW_LINE;
   for (int64_t t = 0; t < s->n_tiles; t++, p.next_rows += p.n_blocks * p.next_lines * ROW_LINE) {
-    p.wide = s->wide + t * s->n_blocks * WIDE_BYTES;
+    p.wide = s->wide + t * s->n_blocks * LINEAR_INT16_BLOCK;
     p.sums = c->sums + t % 2 * 4 * SUMS;
     if (s->is_last && c->sink && c->sink->expect) {
       const int64_t begin = rows->n * t / s->n_tiles, end = rows->n * (t + 1) / s->n_tiles;
       c->sink->expect(c->sink->user, rows->row + begin, end - begin, c->tile_begin + s->tile, s->n_tiles);
     }
-    multiply(&p, n, &before, two_rows, f);
+    multiply(c, &p, m, &before, two_rows);
     before = (scaling){p.sums, row_scales, s->scales + t * LANES, out + t * LANES, c->ld, 0, (int)rows->n, s->is_first};
   }
   scale_rest(&before);
 }
 
-INLINE void run_stage(const call *c, const stage *s, widening *n, crn_linear_format f) {
+INLINE void run_stage(const call *c, const stage *s, making *m) {
   // Sums that wait for nothing have one place for all rows.
   const bool is_compact = c->sink && c->pieces == 1;
   int64_t configured = -1;
@@ -349,12 +269,12 @@ INLINE void run_stage(const call *c, const stage *s, widening *n, crn_linear_for
     if (rows.n != configured) configure((int)rows.n);
     configured = rows.n;
     float *out = c->out + (is_compact ? 0 : row * c->ld) + (c->sink ? 0 : s->tile * LANES);
-    const char *next = row + rows.n < c->n_rows ? rows_of(c, row + rows.n, s->block) : n->n ? rows_of(c, 0, n->to.block) : NULL;
+    const char *next = row + rows.n < c->n_rows ? rows_of(c, row + rows.n, s->block) : m->weights.n ? rows_of(c, 0, m->to.block) : NULL;
     if (c->n_rows <= BLOCK_ROWS) next = NULL;
     if (rows.n > ROWS) {
-      multiply_span(c, s, &rows, next, n, out, true, f);
+      multiply_span(c, s, &rows, next, m, out, true);
     } else {
-      multiply_span(c, s, &rows, next, n, out, false, f);
+      multiply_span(c, s, &rows, next, m, out, false);
     }
     if (c->sink && s->is_last) c->sink->take(c->sink->user, row, rows.n, c->tile_begin + s->tile, s->n_tiles, out, c->ld);
   }
@@ -362,42 +282,108 @@ INLINE void run_stage(const call *c, const stage *s, widening *n, crn_linear_for
 
 // --- calls ----------------------------------------------------------------------------------------------------------------
 
-INLINE void run(call *c, const char *rows, size_t row_bytes, char *scratch, crn_linear_format f) {
+void crn_linear_int16__amx(const crn_linear_weights *w, linear_int16_make make, const char *rows, size_t row_bytes, int64_t n_rows,
+                           int64_t tile_begin, int64_t tile_end, float *out, int64_t ld, char *scratch, const crn_linear_sink *sink) {
+  call c = {.w = w, .make = make, .n_rows = n_rows, .tile_begin = tile_begin, .n_tiles = tile_end - tile_begin, .out = out, .ld = ld};
+  c.sink = sink;
   // Blocks of rows have sizes and addresses that are multiples of what a step reads.
-  c->first = (int64_t)((uintptr_t)rows % ROWS_BYTES / ROW_LINE);
-  c->rows = rows - c->first * ROW_LINE;
-  c->row_stride = (int64_t)row_bytes * BLOCK_ROWS;
-  c->blocks = LINEAR_BLOCKS(c->w->k);
-  c->tile_bytes = c->blocks * quant_block_bytes(f);
-  c->groups = (c->n_tiles + LINEAR_WIDE_TILES - 1) / LINEAR_WIDE_TILES;
-  c->pieces = LINEAR_PIECES(c->blocks);
-  c->wide = (unsigned char *)scratch;
-  c->scales = (float *)(void *)(scratch + 2 * LINEAR_WIDE_TILES * LINEAR_WIDE_BLOCKS * WIDE_BYTES);
-  c->sums = (int32_t *)(void *)(c->scales + 2 * LINEAR_WIDE_TILES * LANES);
-  widening next = begin_widening(c, 0);
-  while (next.done < next.n) widen_unit(&next, f);
-  for (int64_t i = 0, n = stages_of(c); i < n; i++) {
+  c.first = (int64_t)((uintptr_t)rows % ROWS_BYTES / ROW_LINE);
+  c.rows = rows - c.first * ROW_LINE;
+  c.row_stride = (int64_t)row_bytes * BLOCK_ROWS;
+  c.blocks = LINEAR_BLOCKS(w->k);
+  c.groups = (c.n_tiles + LINEAR_WIDE_TILES - 1) / LINEAR_WIDE_TILES;
+  c.pieces = LINEAR_PIECES(c.blocks);
+  c.wide = (unsigned char *)scratch;
+  c.scales = (float *)(void *)(scratch + 2 * LINEAR_WIDE_TILES * LINEAR_WIDE_BLOCKS * LINEAR_INT16_BLOCK);
+  c.sums = (int32_t *)(void *)(c.scales + 2 * LINEAR_WIDE_TILES * LANES);
+  making next;
+  begin_making(&next, &c, 0);
+  make_until(&c, &next, next.weights.n);
+  for (int64_t i = 0, n = stages_of(&c); i < n; i++) {
     const stage s = next.to;
-    next = begin_widening(c, i + 1);
+    begin_making(&next, &c, i + 1);
     FENCE();
-    run_stage(c, &s, &next, f);
-    while (next.done < next.n) widen_unit(&next, f);
+    run_stage(&c, &s, &next);
+    make_until(&c, &next, next.weights.n);
   }
   _tile_release();
 }
 
-#define KERNEL(rhs, f)                                                                                                          \
-  void crn_linear_int16_parts_##rhs##__amx(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows,     \
-                                           int64_t tile_begin, int64_t tile_end, float *sums, int64_t ld, void *scratch,        \
-                                           const crn_linear_sink *sink) {                                                       \
-    call c = {.w = w, .n_rows = n_rows, .tile_begin = tile_begin, .n_tiles = tile_end - tile_begin, .out = sums, .ld = ld};     \
-    c.sink = sink;                                                                                                              \
-    run(&c, rows, row_bytes, scratch, f);                                                                                       \
-  }                                                                                                                             \
-  void crn_linear_int16_##rhs##_f32_32x16__amx(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, \
-                                               int64_t tile_begin, int64_t tile_end, float *out, int64_t ld, void *scratch) {   \
-    crn_linear_int16_parts_##rhs##__amx(w, rows, row_bytes, n_rows, tile_begin, tile_end, out, ld, scratch, NULL);              \
+// --- weights of quants ------------------------------------------------------------------------------------------------------
+
+INLINE void read_group(const crn_linear_weights *w, const unsigned char *block, int group, __m512 *out_scale, __m512 *out_low,
+                       crn_linear_format f) {
+  const unsigned char *scales = block + (is_4bit(f) ? LINEAR_Q4_SCALES : LINEAR_Q8_SCALES) + group * 32;
+  const __m512 zero = _mm512_set1_ps((float)(is_4bit(f) ? w->zero : w->zero + LINEAR_Q8_BIAS));
+  *out_scale = half16(scales);
+  *out_low = f == CRN_LINEAR_Q4M || f == CRN_LINEAR_Q8M ? half16(scales + LINEAR_MINS) : _mm512_setzero_ps();
+  *out_low = _mm512_fnmadd_ps(zero, *out_scale, *out_low);
+}
+
+// The largest weight that the scales of a tile's blocks allow.
+INLINE __m512 largest_weights(const linear_int16_weights *n, crn_linear_format f) {
+  const __m512 quants = _mm512_set1_ps(is_4bit(f) ? 15 : 255);
+  __m512 most = _mm512_setzero_ps();
+  for (int64_t b = 0; b < n->n_blocks; b++) {
+#pragma GCC unroll 2
+    for (int g = 0; g < 2; g++) {
+      __m512 scale, low;
+      read_group(n->w, n->packed + b * quant_block_bytes(f), g, &scale, &low, f);
+      const __m512 high = _mm512_fmadd_ps(quants, scale, low);
+      most = _mm512_max_ps(most, _mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high)));
+    }
   }
+  return most;
+}
+
+// The part of `x` under a mask is quant * 2^shift; the scale takes the power of two out again, exactly.
+INLINE __m512i words_at(__m512i x, int shift, int bits, __m512 scale, __m512 low) {
+  __m512i masked = _mm512_and_si512(x, _mm512_set1_epi32((int)(((1u << bits) - 1) << shift)));
+  __m512 factor = _mm512_mul_ps(scale, _mm512_set1_ps(1.0f / (float)(1u << shift)));
+  return _mm512_cvtps_epi32(_mm512_fmadd_ps(_mm512_cvtepu32_ps(masked), factor, low));
+}
+
+INLINE void begin_block(linear_int16_weights *n, crn_linear_format f) {
+  const int64_t i = n->done / UNITS, tile = i / n->n_blocks, b = i % n->n_blocks;
+  const int64_t blocks = LINEAR_BLOCKS(n->w->k), at = (n->tile + tile) * blocks + n->block + b;
+  n->packed = (const unsigned char *)n->w->data + at * quant_block_bytes(f);
+  if (b == 0) linear_int16_scale(n, tile, largest_weights(n, f));
+#pragma GCC unroll 2
+  for (int g = 0; g < 2; g++) {
+    read_group(n->w, n->packed, g, &n->scale[g], &n->low[g], f);
+    n->scale[g] = _mm512_mul_ps(n->scale[g], n->inverse);
+    n->low[g] = _mm512_fmadd_ps(n->low[g], n->inverse, _mm512_set1_ps(128));
+  }
+}
+
+// 8 inputs of 16 outputs.
+INLINE void make_unit(linear_int16_weights *n, crn_linear_format f) {
+  const int unit = (int)(n->done % UNITS);
+  if (unit == 0) begin_block(n, f);
+  const __m512 scale = n->scale[unit / 4], low = n->low[unit / 4];
+  unsigned char *out = n->out + n->done / UNITS * LINEAR_INT16_BLOCK + 128 * unit;
+  if (is_4bit(f)) {
+    const __m512i x = _mm512_load_si512(n->packed + 64 * unit);
+    linear_int16_store(out, words_at(x, 0, 4, scale, low), words_at(x, 8, 4, scale, low), words_at(x, 16, 4, scale, low),
+                       words_at(x, 24, 4, scale, low));
+    linear_int16_store(out + 64, words_at(x, 4, 4, scale, low), words_at(x, 12, 4, scale, low), words_at(x, 20, 4, scale, low),
+                       words_at(x, 28, 4, scale, low));
+  } else {
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; j++, out += 64) {
+      const __m512i x = _mm512_load_si512(n->packed + 128 * unit + 64 * j);
+      linear_int16_store(out, words_at(x, 0, 8, scale, low), words_at(x, 8, 8, scale, low), words_at(x, 16, 8, scale, low),
+                         words_at(x, 24, 8, scale, low));
+    }
+  }
+  n->done++;
+}
+
+#define KERNEL(rhs, f)                                             \
+  static void make_##rhs(linear_int16_weights *n, int64_t until) { \
+    while (n->done < until) make_unit(n, f);                       \
+  }                                                                \
+  LINEAR_INT16_KERNEL(rhs, amx, make_##rhs)
 
 KERNEL(q4, CRN_LINEAR_Q4)
 KERNEL(q4m, CRN_LINEAR_Q4M)

@@ -1,9 +1,10 @@
 // EXACT mode of P8 for a few rows: 256 entries that are f16 numbers stay in eight registers, their low bytes in four and their high bytes
 // in four, and 64 codes at a time pick both.
 #include "backend/cpu/kernels/linear/linear_palette_avx512.h"
+#include "backend/cpu/kernels/linear/linear_palette_vbmi.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
 
-enum { LANES = LINEAR_LANES, GROUP = CRN_LINEAR_GROUP, PARTS = 4, ROWS = 4 };
+enum { LANES = LINEAR_LANES, GROUP = CRN_LINEAR_GROUP, PARTS = PALETTE_PARTS, ROWS = 4 };
 
 typedef struct byte_tables {
   __m512i low[PARTS], high[PARTS];
@@ -32,13 +33,6 @@ P_INLINE bool begin_bytes(const float *entries, byte_tables *t) {
   return same == 0xffff;
 }
 
-// One byte of the entries of 64 codes; `second` and `upper` say where bits 6 and 7 of a code are set.
-P_INLINE __m512i pick(const __m512i *tables, __m512i codes, __mmask64 second, __mmask64 upper) {
-  __m512i a = _mm512_mask_permutexvar_epi8(_mm512_permutexvar_epi8(codes, tables[0]), second, codes, tables[1]);
-  __m512i b = _mm512_mask_permutexvar_epi8(_mm512_permutexvar_epi8(codes, tables[2]), second, codes, tables[3]);
-  return _mm512_mask_blend_epi8(upper, a, b);
-}
-
 P_INLINE void tile_times(const crn_linear_weights *w, const unsigned char *tile, const char *rows, size_t row_bytes, float *out, int64_t ld,
                          int m) {
   const crn_linear_palette *p = &w->palette;
@@ -53,8 +47,7 @@ P_INLINE void tile_times(const crn_linear_weights *w, const unsigned char *tile,
     begin_bytes((const float *)(const void *)tile + s * 256, &tables);
     for (; k < end; k += 4, codes += 64) {
       __m512i c = palette_load(codes);
-      __mmask64 upper = _mm512_movepi8_mask(c), second = _mm512_test_epi8_mask(c, _mm512_set1_epi8(64));
-      __m512i low = pick(tables.low, c, second, upper), high = pick(tables.high, c, second, upper);
+      __m512i low = palette_pick(tables.low, c), high = palette_pick(tables.high, c);
       __m512i pairs[2] = {_mm512_unpacklo_epi8(low, high), _mm512_unpackhi_epi8(low, high)};
 #pragma GCC unroll 4
       for (int i = 0; i < 4; i++) {

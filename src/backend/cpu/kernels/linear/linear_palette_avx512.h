@@ -64,6 +64,14 @@ P_INLINE __m512 palette_round_bf16(__m512 v) {
   return _mm512_castsi512_ps(_mm512_and_si512(u, _mm512_set1_epi32((int)0xffff0000)));
 }
 
+/// Weights times the factors of their outputs.
+P_INLINE __m512 palette_scaled(const crn_linear_palette *p, __m512 v, __m512 factors) {
+  v = _mm512_mul_ps(v, factors);
+  if (p->rounding == CRN_LINEAR_TO_F16) v = _mm512_cvtph_ps(_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+  if (p->rounding == CRN_LINEAR_TO_BF16) v = palette_round_bf16(v);
+  return v;
+}
+
 /// The weights of input `i` of a group.
 P_INLINE __m512 palette_weights(const crn_linear_palette *p, const palette_tables *t, const unsigned char *group, int i, int bits,
                                 bool single) {
@@ -88,11 +96,7 @@ P_INLINE __m512 palette_weights(const crn_linear_palette *p, const palette_table
     if (bits <= 4) codes = _mm512_and_si512(codes, _mm512_set1_epi32(15));
     v = _mm512_i32gather_ps(_mm512_add_epi32(codes, t->lane_offsets), t->memory, 4);
   }
-  if (!p->has_factors) return v;
-  v = _mm512_mul_ps(v, t->factors);
-  if (p->rounding == CRN_LINEAR_TO_F16) v = _mm512_cvtph_ps(_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
-  if (p->rounding == CRN_LINEAR_TO_BF16) v = palette_round_bf16(v);
-  return v;
+  return p->has_factors ? palette_scaled(p, v, t->factors) : v;
 }
 
 #endif

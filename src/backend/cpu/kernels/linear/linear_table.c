@@ -81,7 +81,7 @@ const crn_linear_kernel *crn_linear_list(int *out_n) {
 crn_linear_parts_fn crn_linear_parts_of(const crn_linear_kernel *kernel) {
 #if defined(__x86_64__)
 #define PART(rhs) {crn_linear_bf16_##rhs##_f32_32x32__amx, crn_linear_parts_##rhs##__amx},
-#define PART_INT16(rhs) {crn_linear_int16_##rhs##_f32_32x16__amx, crn_linear_int16_parts_##rhs##__amx},
+#define PART_INT16(rhs, isa) {crn_linear_int16_##rhs##_f32_32x16__##isa, crn_linear_int16_parts_##rhs##__amx},
   static const struct {
     crn_linear_fn run;
     crn_linear_parts_fn parts;

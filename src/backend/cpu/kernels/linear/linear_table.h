@@ -24,19 +24,16 @@ void crn_linear_wide_tile__neon(const float *w, int64_t k, const char *rows, siz
 /// A tile as such f32: of quants, F16 and F32, and of P formats.
 void crn_linear_widen_tile__neon(const crn_linear_weights *w, int64_t tile, float *out);
 void crn_linear_widen_codes__neon(const crn_linear_weights *w, int64_t tile, float *out);
-/// The AMX product with tiles that `widen` turns into [inputs / 2][16][2] bf16, some blocks of inputs at a time.
-typedef void (*crn_linear_widen_fn)(const crn_linear_weights *w, int64_t tile, int64_t first_block, int64_t n_blocks, void *out);
-void crn_linear_widened__amx(const crn_linear_weights *w, crn_linear_widen_fn widen, const char *rows, size_t row_bytes, int64_t n_rows,
-                             int64_t tile_begin, int64_t tile_end, float *out, int64_t ld, void *scratch);
-
 #if defined(__x86_64__)
 #define LINEAR_AMX_PARTS(PART) PART(q4) PART(q4m) PART(q8) PART(q8m) PART(f16) PART(bf16) PART(f32)
 #define LINEAR_DECLARE_PARTS(rhs)                                                                                                         \
   void crn_linear_parts_##rhs##__amx(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin, \
                                      int64_t tile_end, float *sums, int64_t ld, void *scratch, const crn_linear_sink *sink);
 LINEAR_AMX_PARTS(LINEAR_DECLARE_PARTS)
-#define LINEAR_AMX_INT16_PARTS(PART) PART(q4) PART(q4m) PART(q8) PART(q8m)
-#define LINEAR_DECLARE_INT16_PARTS(rhs)                                                                                     \
+#define LINEAR_AMX_INT16_PARTS(PART) \
+  PART(q4, amx)                      \
+  PART(q4m, amx) PART(q8, amx) PART(q8m, amx) PART(p1, amxvbmi) PART(p2, amxvbmi) PART(p4, amxvbmi) PART(p6, amxvbmi) PART(p8, amxvbmi)
+#define LINEAR_DECLARE_INT16_PARTS(rhs, isa)                                                                                \
   void crn_linear_int16_parts_##rhs##__amx(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, \
                                            int64_t tile_begin, int64_t tile_end, float *sums, int64_t ld, void *scratch,    \
                                            const crn_linear_sink *sink);
