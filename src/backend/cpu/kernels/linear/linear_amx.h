@@ -38,10 +38,4 @@ INLINE span span_at(int64_t first, int64_t n_rows, int64_t row) {
   return s;
 }
 
-/// Where the group of tiles begins when n_tiles are cut into so many: with an even one.
-INLINE int64_t group_begin(int64_t n_tiles, int64_t groups, int64_t group) {
-  int64_t tile = (n_tiles + 1) / 2 * group / groups * 2;
-  return tile < n_tiles ? tile : n_tiles;
-}
-
 #endif

@@ -5,15 +5,15 @@
 // ones in another, and over a piece nothing is rounded. Products in bf16, which take two thirds of the time, keep 8 bits of each side, and
 // a model of thirty layers adds up their errors to several thousandths of the cosine of its logits.
 //
-// A call goes in stages, as in linear__amx.c: up to LINEAR_WIDE_TILES tiles of outputs over a piece. 32 rows of a piece stay in the
-// first-level cache for all tiles, which come from the second level. Between tile instructions the weights of the next stage are made,
-// and the sums of the tile before are scaled and added to what earlier pieces gave.
+// A call goes in stages (linear_stages_amx.h). Between tile instructions the weights of the next stage are made, and the sums of the tile
+// before are scaled and added to what earlier pieces gave.
 #include <immintrin.h>
 
 #include "backend/cpu/kernels/linear/linear.h"
 #include "backend/cpu/kernels/linear/linear_amx.h"
 #include "backend/cpu/kernels/linear/linear_int16_amx.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
+#include "backend/cpu/kernels/linear/linear_stages_amx.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
 
 enum {
@@ -75,73 +75,44 @@ void crn_linear_prepare_int16__amx(const float *x, int64_t k, void *out_row) {
   }
 }
 
-// --- calls and stages -----------------------------------------------------------------------------------------------------
+// --- stages ---------------------------------------------------------------------------------------------------------------
 
-/// A call: where its rows begin, and how its tiles and inputs are divided.
-typedef struct call {
-  const crn_linear_weights *w;
+/// The call's memory and who makes its weights, and the weights of the next stage on their way.
+typedef struct making {
   linear_int16_make make;
-  const char *rows;
-  int64_t row_stride;  ///< bytes of a block of rows
-  int64_t first;       ///< row of its block the call begins with
-  int64_t n_rows, tile_begin, n_tiles, blocks;
-  int64_t groups, pieces;  ///< of tiles and of inputs
-  float *out;
-  int64_t ld;
   unsigned char *wide;  ///< two stages' weights
   float *scales;        ///< and their scales, [tile][16]
   int32_t *sums;        ///< of two tiles: four registers each
-  const crn_linear_sink *sink;
-} call;
-
-typedef struct stage {
-  int64_t tile, n_tiles, block, n_blocks, piece;
-  bool is_first, is_last;  ///< of the pieces: sums begin at 0; are complete
-  unsigned char *wide;
-  float *scales;
-} stage;
-
-INLINE int64_t stages_of(const call *c) { return c->groups * c->pieces; }
-
-INLINE stage stage_at(const call *c, int64_t i) {
-  int64_t group = i / c->pieces, piece = i % c->pieces, tile = group_begin(c->n_tiles, c->groups, group),
-          block = piece_begin(c->blocks, piece);
-  stage s = {.tile = tile, .n_tiles = group_begin(c->n_tiles, c->groups, group + 1) - tile, .block = block, .piece = piece};
-  s.n_blocks = piece_begin(c->blocks, piece + 1) - block;
-  s.is_first = piece == 0;
-  s.is_last = piece + 1 == c->pieces;
-  // Two stages have a place: one is read while the other is made.
-  s.wide = c->wide + i % 2 * (LINEAR_WIDE_TILES * LINEAR_WIDE_BLOCKS * LINEAR_INT16_BLOCK);
-  s.scales = c->scales + i % 2 * (LINEAR_WIDE_TILES * LANES);
-  return s;
-}
-
-/// The weights of the next stage on their way.
-typedef struct making {
   linear_int16_weights weights;
   stage to;
   int64_t at_once;  ///< units that a tile takes along
 } making;
 
-INLINE void begin_making(making *m, const call *c, int64_t i) {
-  m->to = (stage){0};
-  m->weights.done = m->weights.n = m->at_once = 0;
-  if (i >= stages_of(c)) return;
-  m->to = stage_at(c, i);
+INLINE unsigned char *wide_of(const making *m, const stage *s) {
+  return m->wide + s->place * (LINEAR_WIDE_TILES * LINEAR_WIDE_BLOCKS * LINEAR_INT16_BLOCK);
+}
+
+INLINE float *scales_of(const making *m, const stage *s) { return m->scales + s->place * (LINEAR_WIDE_TILES * LANES); }
+
+// False behind the last stage.
+INLINE bool begin_making(making *m, const call *c, int64_t i) {
   linear_int16_weights *w = &m->weights;
+  w->done = w->n = m->at_once = 0;
+  if (i >= stages_of(c)) return false;
+  m->to = stage_at(c, i);
   w->w = c->w;
   w->tile = c->tile_begin + m->to.tile;
   w->block = m->to.block;
   w->n_blocks = m->to.n_blocks;
-  w->out = m->to.wide;
-  w->scales = m->to.scales;
+  w->out = wide_of(m, &m->to);
+  w->scales = scales_of(m, &m->to);
   w->n = m->to.n_tiles * m->to.n_blocks * UNITS;
-  const int64_t turns = (c->n_rows + BLOCK_ROWS - 1) / BLOCK_ROWS * m->to.n_tiles;
-  m->at_once = (w->n + turns - 1) / turns;
+  m->at_once = share_of(c, w->n, m->to.n_tiles);
+  return true;
 }
 
-INLINE void make_until(const call *c, making *m, int64_t until) {
-  if (m->weights.done < until) c->make(&m->weights, until);
+INLINE void make_until(making *m, int64_t until) {
+  if (m->weights.done < until) m->make(&m->weights, until);
 }
 
 // --- sums -----------------------------------------------------------------------------------------------------------------
@@ -217,7 +188,7 @@ INLINE void step(const product *p, int64_t i, bool two_rows) {
   if (two_rows) _tile_dpbssd(3, 5, 6);
 }
 
-INLINE void multiply(const call *c, const product *p, making *m, scaling *s, bool two_rows) {
+INLINE void multiply(const product *p, making *m, scaling *s, bool two_rows) {
   const int64_t from = m->weights.done, left = m->weights.n - from, units = left < m->at_once ? left : m->at_once;
   _tile_zero(0);
   _tile_zero(1);
@@ -227,7 +198,7 @@ INLINE void multiply(const call *c, const product *p, making *m, scaling *s, boo
     const char *next = p->next_rows + i * p->next_lines * ROW_LINE;
     for (int64_t l = 0; l < p->next_lines; l++) _mm_prefetch(next + l * ROW_LINE, _MM_HINT_T1);
     step(p, i, two_rows);
-    make_until(c, m, from + units * (i + 1) / p->n_blocks);
+    make_until(m, from + units * (i + 1) / p->n_blocks);
     while (s->done < s->n * (i + 1) / p->n_blocks) scale_row(s);
   }
   _tile_stored(0, p->sums, 64);
@@ -237,46 +208,26 @@ INLINE void multiply(const call *c, const product *p, making *m, scaling *s, boo
   FENCE();
 }
 
-INLINE const char *rows_of(const call *c, int64_t row, int64_t block) {
-  return c->rows + (c->first + row) / BLOCK_ROWS * c->row_stride + block * 2 * ROWS_BYTES;
-}
-
-INLINE void multiply_span(const call *c, const stage *s, const span *rows, const char *next, making *m, float *out, bool two_rows) {
+INLINE void multiply_tiles(const call *c, const stage *s, const span *rows, const char *next, making *m, float *out, bool two_rows) {
   product p = {.rows = rows_of(c, rows->row, s->block) + rows->at * ROW_LINE, .n_blocks = s->n_blocks, .next_rows = next};
   scaling before = {0};
   p.next_lines = next ? (2 * BLOCK_ROWS + s->n_tiles - 1) / s->n_tiles : 0;
   const char *row_scales = rows_of(c, rows->row, c->blocks) + s->piece / SCALES * ROWS_BYTES + s->piece % SCALES * 4 + rows->at * ROW_LINE;
   for (int64_t t = 0; t < s->n_tiles; t++, p.next_rows += p.n_blocks * p.next_lines * ROW_LINE) {
-    p.wide = s->wide + t * s->n_blocks * LINEAR_INT16_BLOCK;
-    p.sums = c->sums + t % 2 * 4 * SUMS;
-    if (s->is_last && c->sink && c->sink->expect) {
-      const int64_t begin = rows->n * t / s->n_tiles, end = rows->n * (t + 1) / s->n_tiles;
-      c->sink->expect(c->sink->user, rows->row + begin, end - begin, c->tile_begin + s->tile, s->n_tiles);
-    }
-    multiply(c, &p, m, &before, two_rows);
-    before = (scaling){p.sums, row_scales, s->scales + t * LANES, out + t * LANES, c->ld, 0, (int)rows->n, s->is_first};
+    p.wide = wide_of(m, s) + t * s->n_blocks * LINEAR_INT16_BLOCK;
+    p.sums = m->sums + t % 2 * 4 * SUMS;
+    expect_share(c, s, rows, t, s->n_tiles);
+    multiply(&p, m, &before, two_rows);
+    before = (scaling){p.sums, row_scales, scales_of(m, s) + t * LANES, out + t * LANES, c->ld, 0, (int)rows->n, s->is_first};
   }
   scale_rest(&before);
 }
 
-INLINE void run_stage(const call *c, const stage *s, making *m) {
-  // Sums that wait for nothing have one place for all rows.
-  const bool is_compact = c->sink && c->pieces == 1;
-  int64_t configured = -1;
-  span rows;
-  for (int64_t row = 0; row < c->n_rows; row += rows.n) {
-    rows = span_at(c->first, c->n_rows, row);
-    if (rows.n != configured) configure((int)rows.n);
-    configured = rows.n;
-    float *out = c->out + (is_compact ? 0 : row * c->ld) + (c->sink ? 0 : s->tile * LANES);
-    const char *next = row + rows.n < c->n_rows ? rows_of(c, row + rows.n, s->block) : m->weights.n ? rows_of(c, 0, m->to.block) : NULL;
-    if (c->n_rows <= BLOCK_ROWS) next = NULL;
-    if (rows.n > ROWS) {
-      multiply_span(c, s, &rows, next, m, out, true);
-    } else {
-      multiply_span(c, s, &rows, next, m, out, false);
-    }
-    if (c->sink && s->is_last) c->sink->take(c->sink->user, row, rows.n, c->tile_begin + s->tile, s->n_tiles, out, c->ld);
+static void multiply_span(const call *c, const stage *s, const span *rows, const char *next, void *user, float *out) {
+  if (rows->n > ROWS) {
+    multiply_tiles(c, s, rows, next, user, out, true);
+  } else {
+    multiply_tiles(c, s, rows, next, user, out, false);
   }
 }
 
@@ -284,27 +235,18 @@ INLINE void run_stage(const call *c, const stage *s, making *m) {
 
 void crn_linear_int16__amx(const crn_linear_weights *w, linear_int16_make make, const char *rows, size_t row_bytes, int64_t n_rows,
                            int64_t tile_begin, int64_t tile_end, float *out, int64_t ld, char *scratch, const crn_linear_sink *sink) {
-  call c = {.w = w, .make = make, .n_rows = n_rows, .tile_begin = tile_begin, .n_tiles = tile_end - tile_begin, .out = out, .ld = ld};
-  c.sink = sink;
-  // Blocks of rows have sizes and addresses that are multiples of what a step reads.
-  c.first = (int64_t)((uintptr_t)rows % ROWS_BYTES / ROW_LINE);
-  c.rows = rows - c.first * ROW_LINE;
-  c.row_stride = (int64_t)row_bytes * BLOCK_ROWS;
-  c.blocks = LINEAR_BLOCKS(w->k);
-  c.groups = (c.n_tiles + LINEAR_WIDE_TILES - 1) / LINEAR_WIDE_TILES;
-  c.pieces = LINEAR_PIECES(c.blocks);
-  c.wide = (unsigned char *)scratch;
-  c.scales = (float *)(void *)(scratch + 2 * LINEAR_WIDE_TILES * LINEAR_WIDE_BLOCKS * LINEAR_INT16_BLOCK);
-  c.sums = (int32_t *)(void *)(c.scales + 2 * LINEAR_WIDE_TILES * LANES);
-  making next;
-  begin_making(&next, &c, 0);
-  make_until(&c, &next, next.weights.n);
-  for (int64_t i = 0, n = stages_of(&c); i < n; i++) {
+  const call c = begin_call(w, rows, row_bytes, n_rows, tile_begin, tile_end, out, ld, sink);
+  making next = {.make = make, .wide = (unsigned char *)scratch};
+  next.scales = (float *)(void *)(scratch + 2 * LINEAR_WIDE_TILES * LINEAR_WIDE_BLOCKS * LINEAR_INT16_BLOCK);
+  next.sums = (int32_t *)(void *)(next.scales + 2 * LINEAR_WIDE_TILES * LANES);
+  bool is_more = begin_making(&next, &c, 0);
+  make_until(&next, next.weights.n);
+  for (int64_t i = 1; is_more; i++) {
     const stage s = next.to;
-    begin_making(&next, &c, i + 1);
+    is_more = begin_making(&next, &c, i);
     FENCE();
-    run_stage(&c, &s, &next);
-    make_until(&c, &next, next.weights.n);
+    run_stage(&c, &s, is_more ? &next.to : NULL, (stage_user){configure, multiply_span, &next});
+    make_until(&next, next.weights.n);
   }
   _tile_release();
 }

@@ -25,7 +25,7 @@ void crn_linear_wide_tile__neon(const float *w, int64_t k, const char *rows, siz
 void crn_linear_widen_tile__neon(const crn_linear_weights *w, int64_t tile, float *out);
 void crn_linear_widen_codes__neon(const crn_linear_weights *w, int64_t tile, float *out);
 #if defined(__x86_64__)
-#define LINEAR_AMX_PARTS(PART) PART(q4) PART(q4m) PART(q8) PART(q8m) PART(f16) PART(bf16) PART(f32)
+#define LINEAR_AMX_PARTS(PART) PART(f16) PART(bf16) PART(f32)
 #define LINEAR_DECLARE_PARTS(rhs)                                                                                                         \
   void crn_linear_parts_##rhs##__amx(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin, \
                                      int64_t tile_end, float *sums, int64_t ld, void *scratch, const crn_linear_sink *sink);
