@@ -41,8 +41,6 @@ INLINE void widen_unit(const unsigned char *block, int unit, unsigned char *out,
   }
 }
 
-INLINE int block_bytes(crn_linear_format f) { return f == CRN_LINEAR_F32 ? LINEAR_F32_BLOCK : LINEAR_HALF_BLOCK; }
-
 // --- stages ---------------------------------------------------------------------------------------------------------------
 
 /// The call's memory, and weights of the next stage on their way, block after block, tile after tile.

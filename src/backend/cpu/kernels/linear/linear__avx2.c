@@ -4,10 +4,9 @@
 
 #include "backend/cpu/kernels/linear/linear.h"
 #include "backend/cpu/kernels/linear/linear_ahead.h"
+#include "backend/cpu/kernels/linear/linear_formats.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
-
-#define INLINE static inline __attribute__((always_inline))
 
 enum { LANES = LINEAR_LANES, HALF = 8, GROUP = CRN_LINEAR_GROUP, ROWS = 6, TILES = 2 };
 
@@ -21,24 +20,12 @@ void crn_linear_prepare_f32__avx2(const float *x, int64_t k, void *out_row) {
 
 // --- weights --------------------------------------------------------------------------------------------------------------
 
-INLINE bool is_quant(crn_linear_format f) { return f <= CRN_LINEAR_Q8M; }
-INLINE bool is_4bit(crn_linear_format f) { return f <= CRN_LINEAR_Q4M; }
-INLINE __m256 half8(const unsigned char *p) { return _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(const void *)p)); }
 INLINE __m256i load32(const unsigned char *p) { return _mm256_load_si256((const __m256i *)(const void *)p); }
-
-INLINE int block_bytes(crn_linear_format f) {
-  return f == CRN_LINEAR_Q4    ? LINEAR_Q4_BLOCK
-         : f == CRN_LINEAR_Q4M ? LINEAR_Q4M_BLOCK
-         : f == CRN_LINEAR_Q8  ? LINEAR_Q8_BLOCK
-         : f == CRN_LINEAR_Q8M ? LINEAR_Q8M_BLOCK
-         : f == CRN_LINEAR_F32 ? LINEAR_F32_BLOCK
-                               : LINEAR_HALF_BLOCK;
-}
 
 // Scales of one half of the outputs in a group, and what is added to quant * scale.
 INLINE void group_terms(const unsigned char *block, int g, int half, float zero, crn_linear_format f, __m256 *out_scale, __m256 *out_low) {
   const unsigned char *scales = block + (is_4bit(f) ? LINEAR_Q4_SCALES : LINEAR_Q8_SCALES) + g * 32 + half * 16;
-  __m256 low = f == CRN_LINEAR_Q4M || f == CRN_LINEAR_Q8M ? half8(scales + LINEAR_MINS) : _mm256_setzero_ps();
+  __m256 low = has_mins(f) ? half8(scales + LINEAR_MINS) : _mm256_setzero_ps();
   *out_scale = half8(scales);
   *out_low = _mm256_fnmadd_ps(_mm256_set1_ps(zero), *out_scale, low);
 }
@@ -186,8 +173,6 @@ void crn_linear_wide_tile__avx2(const float *w, int64_t k, const char *rows, siz
 }
 
 // --- kernels --------------------------------------------------------------------------------------------------------------
-
-INLINE float zero_of(const crn_linear_weights *w, crn_linear_format f) { return (float)(is_4bit(f) ? w->zero : w->zero + LINEAR_Q8_BIAS); }
 
 INLINE void run_few(const crn_linear_weights *w, const char *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin, int64_t tile_end,
                     float *out, int64_t ld, crn_linear_format f) {

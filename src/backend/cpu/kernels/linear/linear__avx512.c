@@ -4,10 +4,9 @@
 
 #include "backend/cpu/kernels/linear/linear.h"
 #include "backend/cpu/kernels/linear/linear_ahead.h"
+#include "backend/cpu/kernels/linear/linear_formats.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
-
-#define INLINE static inline __attribute__((always_inline))
 
 enum { LANES = LINEAR_LANES, GROUP = CRN_LINEAR_GROUP, ROWS = 12, TILES = 4, TILE_BYTES = LANES * 4 };
 
@@ -22,23 +21,10 @@ void crn_linear_prepare_f32__avx512(const float *x, int64_t k, void *out_row) {
 
 // --- weights --------------------------------------------------------------------------------------------------------------
 
-INLINE bool is_quant(crn_linear_format f) { return f <= CRN_LINEAR_Q8M; }
-INLINE bool is_4bit(crn_linear_format f) { return f <= CRN_LINEAR_Q4M; }
-INLINE __m512 half16(const unsigned char *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
-
-INLINE int block_bytes(crn_linear_format f) {
-  return f == CRN_LINEAR_Q4    ? LINEAR_Q4_BLOCK
-         : f == CRN_LINEAR_Q4M ? LINEAR_Q4M_BLOCK
-         : f == CRN_LINEAR_Q8  ? LINEAR_Q8_BLOCK
-         : f == CRN_LINEAR_Q8M ? LINEAR_Q8M_BLOCK
-         : f == CRN_LINEAR_F32 ? LINEAR_F32_BLOCK
-                               : LINEAR_HALF_BLOCK;
-}
-
 // Scales of a group and what is added to quant * scale.
 INLINE void group_terms(const unsigned char *block, int g, float zero, crn_linear_format f, __m512 *out_scale, __m512 *out_low) {
   const unsigned char *scales = block + (is_4bit(f) ? LINEAR_Q4_SCALES : LINEAR_Q8_SCALES) + g * 32;
-  __m512 low = f == CRN_LINEAR_Q4M || f == CRN_LINEAR_Q8M ? half16(scales + LINEAR_MINS) : _mm512_setzero_ps();
+  __m512 low = has_mins(f) ? half16(scales + LINEAR_MINS) : _mm512_setzero_ps();
   *out_scale = half16(scales);
   *out_low = _mm512_fnmadd_ps(_mm512_set1_ps(zero), *out_scale, low);
 }
@@ -196,8 +182,6 @@ void crn_linear_wide_pair__avx512(const float *w0, const float *w1, int64_t k, c
 }
 
 // --- kernels --------------------------------------------------------------------------------------------------------------
-
-INLINE float zero_of(const crn_linear_weights *w, crn_linear_format f) { return (float)(is_4bit(f) ? w->zero : w->zero + LINEAR_Q8_BIAS); }
 
 INLINE void run_few(const crn_linear_weights *w, const char *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin, int64_t tile_end,
                     float *out, int64_t ld, crn_linear_format f) {

@@ -3,11 +3,10 @@
 
 #include "backend/cpu/kernels/linear/linear.h"
 #include "backend/cpu/kernels/linear/linear_ahead.h"
+#include "backend/cpu/kernels/linear/linear_formats.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
 #include "backend/cpu/kernels/narrow_avx512.h"
-
-#define INLINE static inline __attribute__((always_inline))
 
 enum { LANES = LINEAR_LANES, GROUP = CRN_LINEAR_GROUP, ROWS = 12, CHAINS = 4, PARTS = LINEAR_INTERLEAVED / ROWS, ROWS_THAT_WAIT = 4 };
 
@@ -24,17 +23,12 @@ void crn_linear_prepare_bf16__avx512bf16(const float *x, int64_t k, void *out_ro
 
 // --- products -------------------------------------------------------------------------------------------------------------
 
-INLINE bool is_4bit(crn_linear_format f) { return f <= CRN_LINEAR_Q4M; }
-INLINE bool is_quant(crn_linear_format f) { return f <= CRN_LINEAR_Q8M; }
-
 // Rows as the products want them, group after group: the values of all rows, and their sums.
 typedef struct part {
   const uint16_t *values;
   const float *sums;
   int n_rows;
 } part;
-
-INLINE __m512 half16(const unsigned char *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
 
 // One or two rows have several sums each, as a product takes long to come out.
 INLINE int chains(int m) { return m == 1 ? CHAINS : m == 2 ? CHAINS / 2 : 1; }
@@ -96,21 +90,13 @@ INLINE void add_group(__m512 *acc, const unsigned char *quants, const unsigned c
   }
   fold(c, m);
   __m512 scale = half16(scales), low = _mm512_setzero_ps();
-  if (f == CRN_LINEAR_Q4M || f == CRN_LINEAR_Q8M) low = half16(scales + LINEAR_MINS);
+  if (has_mins(f)) low = half16(scales + LINEAR_MINS);
   low = _mm512_fnmadd_ps(zero, scale, low);
 #pragma GCC unroll 12
   for (int t = 0; t < m; t++) {
     acc[t] = _mm512_fmadd_ps(c[t], scale, acc[t]);
     acc[t] = _mm512_fmadd_ps(low, _mm512_set1_ps(p->sums[g * m + t]), acc[t]);
   }
-}
-
-INLINE int block_bytes(crn_linear_format f) {
-  return f == CRN_LINEAR_Q4    ? LINEAR_Q4_BLOCK
-         : f == CRN_LINEAR_Q4M ? LINEAR_Q4M_BLOCK
-         : f == CRN_LINEAR_Q8  ? LINEAR_Q8_BLOCK
-         : f == CRN_LINEAR_Q8M ? LINEAR_Q8M_BLOCK
-                               : LINEAR_HALF_BLOCK;
 }
 
 INLINE void tile_times(const unsigned char *tile, int64_t blocks, const part *p, float zero_point, float *out, int64_t ld, int m,

@@ -3,10 +3,9 @@
 
 #include "backend/cpu/kernels/linear/linear.h"
 #include "backend/cpu/kernels/linear/linear_ahead.h"
+#include "backend/cpu/kernels/linear/linear_formats.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
-
-#define INLINE static inline __attribute__((always_inline))
 
 enum { LANES = LINEAR_LANES, GROUP = CRN_LINEAR_GROUP, ROWS = 12, PARTS = LINEAR_INTERLEAVED / ROWS, ROWS_THAT_WAIT = 4, BESIDE = 4 };
 
@@ -56,7 +55,6 @@ typedef struct part {
   int n_rows;
 } part;
 
-INLINE __m512 half16(const unsigned char *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
 INLINE __m512i load64(const unsigned char *p) { return _mm512_loadu_si512(p); }
 
 // c[t] += 8 inputs of 4-bit quants, or 4 of 8-bit quants, times row t.
@@ -89,18 +87,11 @@ INLINE void add_group(__m512 *acc, const unsigned char *quants, const unsigned c
     __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(p->scales[g * m + t]));
     acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(c[t]), both, acc[t]);
   }
-  if (f == CRN_LINEAR_Q4M || f == CRN_LINEAR_Q8M) {
+  if (has_mins(f)) {
     __m512 minimum = half16(scales + LINEAR_MINS);
 #pragma GCC unroll 12
     for (int t = 0; t < m; t++) acc[t] = _mm512_fmadd_ps(minimum, _mm512_set1_ps(p->shares[g * m + t]), acc[t]);
   }
-}
-
-INLINE int block_bytes(crn_linear_format f) {
-  return f == CRN_LINEAR_Q4    ? LINEAR_Q4_BLOCK
-         : f == CRN_LINEAR_Q4M ? LINEAR_Q4M_BLOCK
-         : f == CRN_LINEAR_Q8  ? LINEAR_Q8_BLOCK
-                               : LINEAR_Q8M_BLOCK;
 }
 
 INLINE void tile_times(const unsigned char *tile, int64_t blocks, const part *p, float *out, int64_t ld, int m, crn_linear_format f) {

@@ -3,10 +3,9 @@
 #include <arm_neon.h>
 
 #include "backend/cpu/kernels/linear/linear.h"
+#include "backend/cpu/kernels/linear/linear_formats.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
-
-#define INLINE static inline __attribute__((always_inline))
 
 enum { LANES = LINEAR_LANES, PARTS = 4, PAIRS = 4, ROWS = 2 * PAIRS, FOUR_INPUTS = 2 * 64 };
 

@@ -3,10 +3,9 @@
 #include <arm_neon.h>
 
 #include "backend/cpu/kernels/linear/linear.h"
+#include "backend/cpu/kernels/linear/linear_formats.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
-
-#define INLINE static inline __attribute__((always_inline))
 
 enum { LANES = LINEAR_LANES, QUARTER = 4, PARTS = 4, GROUP = CRN_LINEAR_GROUP, ROWS = 6 };
 
@@ -20,25 +19,13 @@ void crn_linear_prepare_f32__neon(const float *x, int64_t k, void *out_row) {
 
 // --- weights --------------------------------------------------------------------------------------------------------------
 
-INLINE bool is_quant(crn_linear_format f) { return f <= CRN_LINEAR_Q8M; }
-INLINE bool is_4bit(crn_linear_format f) { return f <= CRN_LINEAR_Q4M; }
-INLINE float32x4_t half4(const unsigned char *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)(const void *)p))); }
 INLINE uint32x4_t load16(const unsigned char *p) { return vld1q_u32((const uint32_t *)(const void *)p); }
-
-INLINE int block_bytes(crn_linear_format f) {
-  return f == CRN_LINEAR_Q4    ? LINEAR_Q4_BLOCK
-         : f == CRN_LINEAR_Q4M ? LINEAR_Q4M_BLOCK
-         : f == CRN_LINEAR_Q8  ? LINEAR_Q8_BLOCK
-         : f == CRN_LINEAR_Q8M ? LINEAR_Q8M_BLOCK
-         : f == CRN_LINEAR_F32 ? LINEAR_F32_BLOCK
-                               : LINEAR_HALF_BLOCK;
-}
 
 // Scales of a quarter of the outputs in a group, and what is added to quant * scale.
 INLINE void group_terms(const unsigned char *block, int g, int part, float zero, crn_linear_format f, float32x4_t *out_scale,
                         float32x4_t *out_low) {
   const unsigned char *scales = block + (is_4bit(f) ? LINEAR_Q4_SCALES : LINEAR_Q8_SCALES) + g * 32 + part * 8;
-  float32x4_t low = f == CRN_LINEAR_Q4M || f == CRN_LINEAR_Q8M ? half4(scales + LINEAR_MINS) : vdupq_n_f32(0);
+  float32x4_t low = has_mins(f) ? half4(scales + LINEAR_MINS) : vdupq_n_f32(0);
   *out_scale = half4(scales);
   *out_low = vfmsq_f32(low, vdupq_n_f32(zero), *out_scale);
 }
@@ -103,8 +90,6 @@ INLINE void one_row(const unsigned char *tile, int64_t blocks, const float *x, f
 }
 
 // --- many rows ------------------------------------------------------------------------------------------------------------
-
-INLINE float zero_of(const crn_linear_weights *w, crn_linear_format f) { return (float)(is_4bit(f) ? w->zero : w->zero + LINEAR_Q8_BIAS); }
 
 // A quarter of the outputs of a tile as [inputs][16] f32.
 INLINE void widen_part(const unsigned char *tile, int64_t blocks, int part, float zero, float *out, crn_linear_format f) {

@@ -2,11 +2,10 @@
 #include <string.h>
 
 #include "backend/cpu/kernels/linear/linear.h"
+#include "backend/cpu/kernels/linear/linear_formats.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
 #include "tensor/half.h"
-
-#define INLINE static inline __attribute__((always_inline))
 
 enum { LANES = LINEAR_LANES, GROUP = CRN_LINEAR_GROUP, BLOCK = LINEAR_BLOCK };
 
@@ -73,15 +72,6 @@ INLINE float half_of(const unsigned char *p, int i) {
   return crn_f16_to_f32(half);
 }
 
-INLINE size_t block_bytes(crn_linear_format f) {
-  return f == CRN_LINEAR_Q4    ? LINEAR_Q4_BLOCK
-         : f == CRN_LINEAR_Q4M ? LINEAR_Q4M_BLOCK
-         : f == CRN_LINEAR_Q8  ? LINEAR_Q8_BLOCK
-         : f == CRN_LINEAR_Q8M ? LINEAR_Q8M_BLOCK
-         : f == CRN_LINEAR_F32 ? LINEAR_F32_BLOCK
-                               : LINEAR_HALF_BLOCK;
-}
-
 // One block as [64][16] floats.
 INLINE void widen(const unsigned char *block, crn_linear_format f, int zero, float *out) {
   if (f >= CRN_LINEAR_F16) {
@@ -97,15 +87,14 @@ INLINE void widen(const unsigned char *block, crn_linear_format f, int zero, flo
     if (f == CRN_LINEAR_F32) memcpy(out, block, LINEAR_F32_BLOCK);
     return;
   }
-  bool is_4bit = f <= CRN_LINEAR_Q4M, has_mins = f == CRN_LINEAR_Q4M || f == CRN_LINEAR_Q8M;
-  float offset = (float)(is_4bit ? zero : zero + LINEAR_Q8_BIAS);
+  float offset = (float)(is_4bit(f) ? zero : zero + LINEAR_Q8_BIAS);
   for (int g = 0; g < BLOCK / GROUP; g++) {
-    const unsigned char *quants = block + g * (is_4bit ? LINEAR_Q4_GROUP : LINEAR_Q8_GROUP);
-    const unsigned char *scales = block + (is_4bit ? LINEAR_Q4_SCALES : LINEAR_Q8_SCALES) + g * 32;
+    const unsigned char *quants = block + g * (is_4bit(f) ? LINEAR_Q4_GROUP : LINEAR_Q8_GROUP);
+    const unsigned char *scales = block + (is_4bit(f) ? LINEAR_Q4_SCALES : LINEAR_Q8_SCALES) + g * 32;
     for (int lane = 0; lane < LANES; lane++) {
-      float scale = half_of(scales, lane), shift = (has_mins ? half_of(scales + LINEAR_MINS, lane) : 0) - offset * scale;
+      float scale = half_of(scales, lane), shift = (has_mins(f) ? half_of(scales + LINEAR_MINS, lane) : 0) - offset * scale;
       for (int i = 0; i < GROUP; i++) {
-        out[(g * GROUP + i) * LANES + lane] = (float)quant_of(quants, i, lane, is_4bit) * scale + shift;
+        out[(g * GROUP + i) * LANES + lane] = (float)quant_of(quants, i, lane, is_4bit(f)) * scale + shift;
       }
     }
   }
@@ -140,15 +129,14 @@ INLINE void run_floats(const crn_linear_weights *w, const void *rows, size_t row
 // One group of one tile times one row.
 INLINE void add_group(const unsigned char *block, int g, crn_linear_format f, int zero, const int8_t *a, float scale, int32_t sum,
                       float *acc) {
-  bool is_4bit = f <= CRN_LINEAR_Q4M, has_mins = f == CRN_LINEAR_Q4M || f == CRN_LINEAR_Q8M;
-  const unsigned char *quants = block + g * (is_4bit ? LINEAR_Q4_GROUP : LINEAR_Q8_GROUP);
-  const unsigned char *scales = block + (is_4bit ? LINEAR_Q4_SCALES : LINEAR_Q8_SCALES) + g * 32;
-  int offset = is_4bit ? zero : zero + LINEAR_Q8_BIAS;
+  const unsigned char *quants = block + g * (is_4bit(f) ? LINEAR_Q4_GROUP : LINEAR_Q8_GROUP);
+  const unsigned char *scales = block + (is_4bit(f) ? LINEAR_Q4_SCALES : LINEAR_Q8_SCALES) + g * 32;
+  int offset = is_4bit(f) ? zero : zero + LINEAR_Q8_BIAS;
   for (int lane = 0; lane < LANES; lane++) {
     int32_t dot = -offset * sum;
-    for (int i = 0; i < GROUP; i++) dot += quant_of(quants, i, lane, is_4bit) * a[i];
+    for (int i = 0; i < GROUP; i++) dot += quant_of(quants, i, lane, is_4bit(f)) * a[i];
     acc[lane] += (float)dot * (half_of(scales, lane) * scale);
-    if (has_mins) acc[lane] += half_of(scales + LINEAR_MINS, lane) * (scale * (float)sum);
+    if (has_mins(f)) acc[lane] += half_of(scales + LINEAR_MINS, lane) * (scale * (float)sum);
   }
 }
 

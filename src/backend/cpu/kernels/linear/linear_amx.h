@@ -8,22 +8,11 @@
 #include <stdint.h>
 
 #include "backend/cpu/kernels/linear/linear.h"
+#include "backend/cpu/kernels/linear/linear_formats.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
 
-#define INLINE static inline __attribute__((always_inline))
 // The compiler does not know which memory tile instructions read and write.
 #define FENCE() __asm__ volatile("" : : : "memory")
-
-INLINE __m512 half16(const unsigned char *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
-
-INLINE bool is_4bit(crn_linear_format f) { return f <= CRN_LINEAR_Q4M; }
-
-INLINE int quant_block_bytes(crn_linear_format f) {
-  return f == CRN_LINEAR_Q4    ? LINEAR_Q4_BLOCK
-         : f == CRN_LINEAR_Q4M ? LINEAR_Q4M_BLOCK
-         : f == CRN_LINEAR_Q8  ? LINEAR_Q8_BLOCK
-                               : LINEAR_Q8M_BLOCK;
-}
 
 /// Rows of one block.
 typedef struct span {

@@ -258,7 +258,7 @@ INLINE void read_group(const crn_linear_weights *w, const unsigned char *block, 
   const unsigned char *scales = block + (is_4bit(f) ? LINEAR_Q4_SCALES : LINEAR_Q8_SCALES) + group * 32;
   const __m512 zero = _mm512_set1_ps((float)(is_4bit(f) ? w->zero : w->zero + LINEAR_Q8_BIAS));
   *out_scale = half16(scales);
-  *out_low = f == CRN_LINEAR_Q4M || f == CRN_LINEAR_Q8M ? half16(scales + LINEAR_MINS) : _mm512_setzero_ps();
+  *out_low = has_mins(f) ? half16(scales + LINEAR_MINS) : _mm512_setzero_ps();
   *out_low = _mm512_fnmadd_ps(zero, *out_scale, *out_low);
 }
 
@@ -270,7 +270,7 @@ INLINE __m512 largest_weights(const linear_int16_weights *n, crn_linear_format f
 #pragma GCC unroll 2
     for (int g = 0; g < 2; g++) {
       __m512 scale, low;
-      read_group(n->w, n->packed + b * quant_block_bytes(f), g, &scale, &low, f);
+      read_group(n->w, n->packed + b * block_bytes(f), g, &scale, &low, f);
       const __m512 high = _mm512_fmadd_ps(quants, scale, low);
       most = _mm512_max_ps(most, _mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high)));
     }
@@ -288,7 +288,7 @@ INLINE __m512i words_at(__m512i x, int shift, int bits, __m512 scale, __m512 low
 INLINE void begin_block(linear_int16_weights *n, crn_linear_format f) {
   const int64_t i = n->done / UNITS, tile = i / n->n_blocks, b = i % n->n_blocks;
   const int64_t blocks = LINEAR_BLOCKS(n->w->k), at = (n->tile + tile) * blocks + n->block + b;
-  n->packed = (const unsigned char *)n->w->data + at * quant_block_bytes(f);
+  n->packed = (const unsigned char *)n->w->data + at * block_bytes(f);
   if (b == 0) linear_int16_scale(n, tile, largest_weights(n, f));
 #pragma GCC unroll 2
   for (int g = 0; g < 2; g++) {

@@ -94,7 +94,7 @@ INLINE void add_group(__m512 *acc, const char *sums, const unsigned char *scales
     __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(p->scales[g * ROWS + t]));
     acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(c), both, acc[t]);
   }
-  if (f != CRN_LINEAR_Q4M && f != CRN_LINEAR_Q8M) return;
+  if (!has_mins(f)) return;
   __m512 minimum = half16(scales + LINEAR_MINS);
 #pragma GCC unroll 16
   for (int t = 0; t < m; t++) acc[t] = _mm512_fmadd_ps(minimum, _mm512_set1_ps(p->shares[g * ROWS + t]), acc[t]);
@@ -115,7 +115,7 @@ INLINE void tile_times(const unsigned char *tile, int64_t blocks, const part *p,
   enum { AHEAD = LINEAR_FEW_BLOCKS, RING = 2 * AHEAD };
   char *sums = stages, *wide = stages + RING * 2 * SUMS_BYTES;
   const __m512i zero = _mm512_set1_epi8((char)p->zero);
-  const int64_t bytes = quant_block_bytes(f);
+  const int64_t bytes = block_bytes(f);
   __m512 acc[ROWS];
 #pragma GCC unroll 16
   for (int t = 0; t < m; t++) acc[t] = _mm512_setzero_ps();
@@ -164,7 +164,7 @@ INLINE char *gather(const char *rows, size_t row_bytes, int n, int64_t blocks, i
     for (int64_t g = 0; g < groups; g++) {
       scales[g * ROWS + t] = t < n ? row_scales[g] : 0;
       if (corrects) corrections[g * ROWS + t] = t < n ? -zero * row_sums[g] : 0;
-      if (f == CRN_LINEAR_Q4M || f == CRN_LINEAR_Q8M) shares[g * ROWS + t] = t < n ? row_scales[g] * (float)row_sums[g] : 0;
+      if (has_mins(f)) shares[g * ROWS + t] = t < n ? row_scales[g] * (float)row_sums[g] : 0;
     }
   }
   return (char *)(scales + groups * ROWS);
@@ -172,7 +172,7 @@ INLINE char *gather(const char *rows, size_t row_bytes, int n, int64_t blocks, i
 
 INLINE void run(const crn_linear_weights *w, const char *rows, size_t row_bytes, int64_t n_rows, int64_t tile_begin, int64_t tile_end,
                 float *out, int64_t ld, char *scratch, crn_linear_format f, const tile_fn *tiles) {
-  int64_t blocks = LINEAR_BLOCKS(w->k), tile_bytes = blocks * quant_block_bytes(f), n_parts = (n_rows + ROWS - 1) / ROWS;
+  int64_t blocks = LINEAR_BLOCKS(w->k), tile_bytes = blocks * block_bytes(f), n_parts = (n_rows + ROWS - 1) / ROWS;
   int zero = is_4bit(f) ? w->zero : w->zero + LINEAR_Q8_BIAS;
   bool corrects = !is_4bit(f) || zero < 15 - INT8_MAX || zero > -INT8_MIN;
   if (blocks == 0) {

@@ -4,18 +4,16 @@
 
 #include "backend/cpu/kernels/linear/linear.h"
 #include "backend/cpu/kernels/linear/linear_ahead.h"
+#include "backend/cpu/kernels/linear/linear_formats.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
 
-#define INLINE static inline __attribute__((always_inline))
 #define JOIN2(a, b) a##b
 #define JOIN(a, b) JOIN2(a, b)
 
 enum { LANES = LINEAR_LANES, HALF = 8, GROUP = CRN_LINEAR_GROUP, ROWS = 4, PARTS = LINEAR_INTERLEAVED / ROWS };
 
-INLINE bool is_4bit(crn_linear_format f) { return f <= CRN_LINEAR_Q4M; }
 INLINE __m256i load32(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
-INLINE __m256 half8(const unsigned char *p) { return _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(const void *)p)); }
 
 // --- preparation ----------------------------------------------------------------------------------------------------------
 
@@ -134,17 +132,10 @@ INLINE void add_group(__m256 *acc, const unsigned char *quants, const unsigned c
       sum = _mm256_add_epi32(sum, _mm256_set1_epi32(p->corrections[g * m + t]));
       __m256 both = _mm256_mul_ps(scale, _mm256_set1_ps(p->scales[g * m + t]));
       acc[h * m + t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), both, acc[h * m + t]);
-      if (f != CRN_LINEAR_Q4M && f != CRN_LINEAR_Q8M) continue;
+      if (!has_mins(f)) continue;
       acc[h * m + t] = _mm256_fmadd_ps(half8(scales + LINEAR_MINS + 16 * h), _mm256_set1_ps(p->shares[g * m + t]), acc[h * m + t]);
     }
   }
-}
-
-INLINE int block_bytes(crn_linear_format f) {
-  return f == CRN_LINEAR_Q4    ? LINEAR_Q4_BLOCK
-         : f == CRN_LINEAR_Q4M ? LINEAR_Q4M_BLOCK
-         : f == CRN_LINEAR_Q8  ? LINEAR_Q8_BLOCK
-                               : LINEAR_Q8M_BLOCK;
 }
 
 INLINE void halves_times(const unsigned char *tile, int64_t blocks, const part *p, float *out, int64_t ld, int m, int first, int halves,

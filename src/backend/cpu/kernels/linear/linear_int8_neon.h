@@ -2,25 +2,14 @@
 #include <arm_neon.h>
 
 #include "backend/cpu/kernels/linear/linear.h"
+#include "backend/cpu/kernels/linear/linear_formats.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
 
-#define INLINE static inline __attribute__((always_inline))
 #define JOIN2(a, b) a##b
 #define JOIN(a, b) JOIN2(a, b)
 
 enum { LANES = LINEAR_LANES, GROUP = CRN_LINEAR_GROUP };
-
-INLINE bool is_4bit(crn_linear_format f) { return f <= CRN_LINEAR_Q4M; }
-INLINE bool has_mins(crn_linear_format f) { return f == CRN_LINEAR_Q4M || f == CRN_LINEAR_Q8M; }
-INLINE float32x4_t half4(const unsigned char *p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)(const void *)p))); }
-
-INLINE int block_bytes(crn_linear_format f) {
-  return f == CRN_LINEAR_Q4    ? LINEAR_Q4_BLOCK
-         : f == CRN_LINEAR_Q4M ? LINEAR_Q4M_BLOCK
-         : f == CRN_LINEAR_Q8  ? LINEAR_Q8_BLOCK
-                               : LINEAR_Q8M_BLOCK;
-}
 
 // --- preparation ----------------------------------------------------------------------------------------------------------
 

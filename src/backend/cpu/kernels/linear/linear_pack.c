@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "backend/cpu/kernels/linear/linear.h"
+#include "backend/cpu/kernels/linear/linear_formats.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
 #include "base/checked.h"
 #include "tensor/half.h"
@@ -14,9 +15,7 @@ static const size_t g_block_bytes[CRN_LINEAR_FORMATS] = {
     [CRN_LINEAR_F32] = LINEAR_F32_BLOCK,
 };
 
-static bool is_4bit(crn_linear_format format) { return format == CRN_LINEAR_Q4 || format == CRN_LINEAR_Q4M; }
 static bool is_8bit(crn_linear_format format) { return format == CRN_LINEAR_Q8 || format == CRN_LINEAR_Q8M; }
-static bool has_mins(crn_linear_format format) { return format == CRN_LINEAR_Q4M || format == CRN_LINEAR_Q8M; }
 static size_t scales_offset(crn_linear_format format) { return is_4bit(format) ? LINEAR_Q4_SCALES : LINEAR_Q8_SCALES; }
 
 bool crn_linear_packed_bytes(crn_linear_format format, int64_t n, int64_t k, size_t *out_bytes) {
