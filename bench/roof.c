@@ -60,14 +60,18 @@ LOOP(loop_bf16, CLEAR_Z, BF16_Z)
 LOOP(loop_fma512, CLEAR_Z, FMA_Z)
 LOOP(loop_fma256, CLEAR_Y, FMA_Y)
 
-static void loop_amx(void) { loop_tiles(TURNS / 8); }
-static void loop_loaded_amx(void) { loop_loaded_tiles(TURNS / 8); }
+static void tiles_bf16(void) { loop_bf16_tiles(TURNS / 8); }
+static void loaded_tiles_bf16(void) { loop_loaded_bf16_tiles(TURNS / 8); }
+static void tiles_bytes(void) { loop_bytes_tiles(TURNS / 8); }
+static void loaded_tiles_bytes(void) { loop_loaded_bytes_tiles(TURNS / 8); }
 
 static const instruction instructions[] = {
     {"vpdpbusd", CRN_CPU_AVX512VNNI, loop_bytes, 12.0 * 64 * TURNS},
     {"vdpbf16ps", CRN_CPU_AVX512BF16, loop_bf16, 12.0 * 32 * TURNS},
-    {"tdpbf16ps", CRN_CPU_AMXBF16, loop_amx, 4.0 * 16 * 16 * 32 * (TURNS / 8)},
-    {"tdpbf16ps_loaded", CRN_CPU_AMXBF16, loop_loaded_amx, 4.0 * 16 * 16 * 32 * (TURNS / 8)},
+    {"tdpbf16ps", CRN_CPU_AMXBF16, tiles_bf16, 4.0 * 16 * 16 * 32 * (TURNS / 8)},
+    {"tdpbf16ps_loaded", CRN_CPU_AMXBF16, loaded_tiles_bf16, 4.0 * 16 * 16 * 32 * (TURNS / 8)},
+    {"tdpbssd", CRN_CPU_AMXINT8, tiles_bytes, 4.0 * 16 * 16 * 64 * (TURNS / 8)},
+    {"tdpbssd_loaded", CRN_CPU_AMXINT8, loaded_tiles_bytes, 4.0 * 16 * 16 * 64 * (TURNS / 8)},
     {"fma_f32_512", CRN_CPU_AVX512, loop_fma512, 12.0 * 16 * TURNS},
     {"fma_f32_256", CRN_CPU_AVX2, loop_fma256, 12.0 * 8 * TURNS},
 };

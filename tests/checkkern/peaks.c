@@ -28,17 +28,20 @@ LOOP(loop_fma256, CLEAR_Y, FMA_Y)
 LOOP(loop_madd256, CLEAR_Y, MADD_Y)
 LOOP(loop_vnni256, CLEAR_Y, VNNI_Y)
 
-static void loop_amx(void) { loop_tiles(TURNS); }
+static void loop_amx(void) { loop_bf16_tiles(TURNS); }
+static void loop_amx_bytes(void) { loop_bytes_tiles(TURNS); }
 
 static const struct {
   const char *isa, *lhs;
   uint64_t bits;
   void (*loop)(void);
-  double products;  ///< in one turn of the loop
+  double products;  ///< in one turn of the loop; products of 16-bit integers are three of bytes
 } g_loops[] = {
     {"avx512vnni", "int8", CRN_CPU_AVX512VNNI, loop_vnni512, 12 * 64},
     {"avx512bf16", "bf16", CRN_CPU_AVX512BF16, loop_bf16, 12 * 32},
     {"amx", "bf16", CRN_CPU_AMXBF16, loop_amx, 4 * 16 * 16 * 32},
+    {"amx", "int16", CRN_CPU_AMXINT8, loop_amx_bytes, 4 * 16 * 16 * 64 / 3.0},
+    {"amxvbmi", "int16", CRN_CPU_AMXINT8, loop_amx_bytes, 4 * 16 * 16 * 64 / 3.0},
     {"avx512", "f32", CRN_CPU_AVX512, loop_fma512, 12 * 16},
     {"avx2", "f32", CRN_CPU_AVX2, loop_fma256, 12 * 8},
     {"avx2", "int8", CRN_CPU_AVX2, loop_madd256, 12 * 32},
