@@ -140,6 +140,25 @@ static void test_map_and_vec(void **state) {
   // Keys are bytes: a NUL is one like any other.
   assert_int_equal(crn_map_set(&map, "a\0b", 3, 1), CAIRN_OK);
   assert_false(crn_map_get(&map, "a\0c", 3, NULL));
+  assert_int_equal(crn_map_claim(&map, "k1", 2, 78, &value), CAIRN_OK);
+  assert_int_equal(value, 77);
+  assert_int_equal(crn_map_claim(&map, "new", 3, 78, &value), CAIRN_OK);
+  assert_int_equal(value, 78);
+  assert_true(crn_map_get(&map, "new", 3, &value) && value == 78);
+  assert_int_equal(crn_map_reserve(&map, 100000), CAIRN_OK);
+  assert_true(map.n_slots >= 131072);
+  const crn_map_slot *slots = map.slots;
+  assert_true(crn_map_get(&map, "k4999", 5, &value) && value == 4999);
+  assert_int_equal(crn_map_reserve(&map, 100000), CAIRN_OK);
+  assert_ptr_equal(map.slots, slots);
+  assert_int_equal(crn_map_reserve(&map, SIZE_MAX), CAIRN_OUT_OF_RANGE);
+  crn_map borrowing;
+  crn_map_initialize(&borrowing, crn_default_allocator());
+  borrowing.borrows_keys = true;
+  assert_int_equal(crn_map_set(&borrowing, key, 3, 5), CAIRN_OK);
+  assert_true(crn_map_get(&borrowing, key, 3, &value) && value == 5);
+  assert_null(borrowing.keys.blocks);
+  crn_map_deinitialize(&borrowing);
   crn_map_deinitialize(&map);
   CRN_VEC(int) v = {0};
   for (int i = 0; i < 100; i++) assert_int_equal(crn_vec_push(crn_default_allocator(), &v, i), CAIRN_OK);

@@ -29,9 +29,11 @@ static crn_map_slot *find(const crn_map *map, const char *key, size_t n, uint32_
   }
 }
 
-static cairn_status rehash(crn_map *map) {
+// At three of four slots a search still looks at a few neighbours only, and maps of many keys take half the memory they would at two.
+static size_t most_keys(size_t n_slots) { return n_slots / 4 * 3; }
+
+static cairn_status rehash(crn_map *map, size_t n) {
   crn_map old = *map;
-  size_t n = old.n_slots ? old.n_slots * 2 : 16;
   crn_map_slot *slots;
   CRN_TRY(crn_alloc_array(map->keys.allocator, n, sizeof *slots, &slots));
   map->slots = slots;
@@ -44,18 +46,40 @@ static cairn_status rehash(crn_map *map) {
   return CAIRN_OK;
 }
 
-cairn_status crn_map_set(crn_map *map, const char *key, size_t key_bytes, uint64_t value) {
+cairn_status crn_map_reserve(crn_map *map, size_t n) {
+  size_t wanted = map->n_slots ? map->n_slots : 16;
+  if (n > SIZE_MAX / 8 - map->size) return CRN_FAIL(OUT_OF_RANGE, "%zu more keys are too many", n);
+  while (most_keys(wanted) < map->size + n) wanted *= 2;
+  return wanted > map->n_slots ? rehash(map, wanted) : CAIRN_OK;
+}
+
+// The slot of a key, made with `value` when it is absent.
+static cairn_status claim(crn_map *map, const char *key, size_t key_bytes, uint64_t value, crn_map_slot **out_slot) {
   if (key_bytes > UINT32_MAX) return CRN_FAIL(INVALID_ARGUMENT, "key of %zu bytes is too long", key_bytes);
-  if (map->size + 1 > map->n_slots / 2) CRN_TRY(rehash(map));
+  if (map->size + 1 > most_keys(map->n_slots)) CRN_TRY(rehash(map, map->n_slots ? map->n_slots * 2 : 16));
   uint32_t hash = hash_bytes(key, key_bytes);
   crn_map_slot *s = find(map, key, key_bytes, hash);
   if (!s->key) {
-    const char *copy;
-    CRN_TRY(crn_arena_strndup(&map->keys, key, key_bytes, &copy));
-    *s = (crn_map_slot){copy, (uint32_t)key_bytes, hash, 0};
+    const char *copy = key;
+    if (!map->borrows_keys) CRN_TRY(crn_arena_strndup(&map->keys, key, key_bytes, &copy));
+    *s = (crn_map_slot){copy, (uint32_t)key_bytes, hash, value};
     map->size++;
   }
-  s->value = value;
+  *out_slot = s;
+  return CAIRN_OK;
+}
+
+cairn_status crn_map_claim(crn_map *map, const char *key, size_t key_bytes, uint64_t value, uint64_t *out_value) {
+  crn_map_slot *slot;
+  CRN_TRY(claim(map, key, key_bytes, value, &slot));
+  *out_value = slot->value;
+  return CAIRN_OK;
+}
+
+cairn_status crn_map_set(crn_map *map, const char *key, size_t key_bytes, uint64_t value) {
+  crn_map_slot *slot;
+  CRN_TRY(claim(map, key, key_bytes, value, &slot));
+  slot->value = value;
   return CAIRN_OK;
 }
 

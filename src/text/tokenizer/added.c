@@ -64,6 +64,12 @@ done:
   return status;
 }
 
+// Whoever made the token from an entry of the vocabulary has found its id already.
+static int32_t id_in_vocab(const crn_vocab *v, const crn_added_token *token) {
+  const bool is_entry = token->id >= 0 && token->id < v->n_ids && v->tokens[token->id].text == token->content.text;
+  return is_entry ? token->id : crn_vocab_id(v, token->content.text, token->content.bytes);
+}
+
 // A token the vocabulary has keeps its id there; the others are numbered behind the vocabulary in the order of the file,
 // whatever id the file writes beside them. A content that comes again replaces the earlier token.
 static cairn_status place(crn_build *build, const crn_added_token *token, int32_t *next_id) {
@@ -71,7 +77,8 @@ static cairn_status place(crn_build *build, const crn_added_token *token, int32_
   crn_added *a = &t->added;
   crn_added_token *slot;
   uint64_t index;
-  if (crn_map_get(&a->by_content, token->content.text, token->content.bytes, &index)) {
+  CRN_TRY(crn_map_claim(&a->by_content, token->content.text, token->content.bytes, a->n_tokens, &index));
+  if (index < a->n_tokens) {
     slot = &a->tokens[index];
     int32_t id = slot->id;
     bool special = slot->special;
@@ -80,10 +87,9 @@ static cairn_status place(crn_build *build, const crn_added_token *token, int32_
     // The reference never takes a content out of its set of special tokens again.
     slot->special = special || token->special;
   } else {
-    int32_t id = crn_vocab_id(&t->vocab, token->content.text, token->content.bytes);
+    int32_t id = id_in_vocab(&t->vocab, token);
     if (id < 0) id = (*next_id)++;
     if (id > CRN_MAX_TOKEN_ID) return CRN_FAIL(UNSUPPORTED, "%s: more than %d token ids", build->what, CRN_MAX_TOKEN_ID);
-    CRN_TRY(crn_map_set(&a->by_content, token->content.text, token->content.bytes, a->n_tokens));
     slot = &a->tokens[a->n_tokens++];
     *slot = *token;
     slot->id = id;
@@ -114,6 +120,7 @@ cairn_status crn_added_set(crn_build *build, const crn_added_token *tokens, size
   if (t->vocab.n_tokens > CRN_MAX_TOKEN_ID || n_tokens > CRN_MAX_TOKEN_ID) return CRN_FAIL(UNSUPPORTED, "%s: too many tokens", build->what);
   int32_t next_id = (int32_t)t->vocab.n_tokens;
   CRN_TRY(crn_arena_array(&t->arena, n_tokens, sizeof *a->tokens, &a->tokens));
+  CRN_TRY(crn_map_reserve(&a->by_content, n_tokens));
   for (size_t i = 0; i < n_tokens; i++) {
     if (tokens[i].content.bytes) CRN_TRY(place(build, &tokens[i], &next_id));
   }

@@ -140,7 +140,7 @@ static cairn_status set_added(crn_build *build, const crn_tokenizer_spec *s) {
     const crn_view *text = &build->tokenizer->vocab.tokens[i];
     // Of tokens that read the same only one can be found in a text.
     if (!text->bytes || crn_vocab_id(&build->tokenizer->vocab, text->text, text->bytes) != (int32_t)i) continue;
-    tokens[n++] = (crn_added_token){.content = *text, .special = type != CRN_TOKEN_USER_DEFINED};
+    tokens[n++] = (crn_added_token){.content = *text, .id = (int32_t)i, .special = type != CRN_TOKEN_USER_DEFINED};
   }
   cairn_status status = crn_added_set(build, tokens, n);
   crn_free(build->allocator, tokens, s->n_tokens * sizeof *tokens);

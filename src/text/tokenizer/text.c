@@ -106,6 +106,10 @@ bool crn_is_utf8(const char *text, size_t n) {
   for (const char *p = text, *end = text + n; p < end;) {
     uint32_t code;
     bool valid;
+    if ((unsigned char)*p < 0x80) {
+      p++;
+      continue;
+    }
     p += crn_utf8_decode(p, end, &code, &valid);
     if (!valid) return false;
   }

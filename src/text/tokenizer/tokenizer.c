@@ -16,6 +16,7 @@ cairn_status crn_tokenizer_create_empty(cairn_context *context, cairn_tokenizer 
   t->allocator = &context->allocator;
   crn_arena_initialize(&t->arena, t->allocator);
   crn_map_initialize(&t->added.by_content, t->allocator);
+  t->added.by_content.borrows_keys = true;  // of the tokenizer's arena, as all texts of tokens
   *out_tokenizer = t;
   return CAIRN_OK;
 }
@@ -62,7 +63,9 @@ cairn_status crn_tokenizer_finish(crn_build *build) {
     const crn_added_token *a = &t->added.tokens[i];
     t->entries[a->id] = (crn_token_entry){.token = a->content, .decoded = a->normalized_content, .special = a->special};
   }
-  for (int32_t i = 0; i < t->n_entries; i++) {
+  bool has_special = false;
+  for (size_t i = 0; i < t->added.n_tokens && !has_special; i++) has_special = t->added.tokens[i].special;
+  for (int32_t i = 0; i < t->n_entries && has_special; i++) {
     if (t->entries[i].token.text) mark_skipped(t, &t->entries[i]);
   }
   return CAIRN_OK;

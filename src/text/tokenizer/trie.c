@@ -5,13 +5,37 @@
 
 #include "base/vec.h"
 
+/// Keys are put in order by their first bytes as a number, which mostly decides without a look at the texts all over the memory.
+typedef struct ordered_key {
+  uint64_t first;
+  crn_trie_key key;
+} ordered_key;
+
+static uint64_t first_bytes(const crn_trie_key *key) {
+  uint64_t first = 0;
+  for (uint32_t i = 0; i < 8; i++) first = first << 8 | (i < key->bytes ? (unsigned char)key->text[i] : 0);
+  return first;
+}
+
 static int compare_keys(const void *a, const void *b) {
-  const crn_trie_key *x = a, *y = b;
+  const ordered_key *p = a, *q = b;
+  if (p->first != q->first) return p->first < q->first ? -1 : 1;
+  const crn_trie_key *x = &p->key, *y = &q->key;
   size_t n = x->bytes < y->bytes ? x->bytes : y->bytes;
-  int c = n ? memcmp(x->text, y->text, n) : 0;
+  int c = n > 8 ? memcmp(x->text + 8, y->text + 8, n - 8) : 0;
   if (c) return c;
   if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
   return x->value < y->value ? -1 : x->value > y->value;
+}
+
+static cairn_status sort_keys(const cairn_allocator *a, crn_trie_key *keys, size_t n_keys) {
+  ordered_key *ordered;
+  CRN_TRY(crn_alloc_array(a, n_keys, sizeof *ordered, &ordered));
+  for (size_t i = 0; i < n_keys; i++) ordered[i] = (ordered_key){first_bytes(&keys[i]), keys[i]};
+  qsort(ordered, n_keys, sizeof *ordered, compare_keys);
+  for (size_t i = 0; i < n_keys; i++) keys[i] = ordered[i].key;
+  crn_free(a, ordered, n_keys * sizeof *ordered);
+  return CAIRN_OK;
 }
 
 /// A node whose children are still to be made: the keys [begin, end) share its path of `depth` bytes.
@@ -63,7 +87,7 @@ cairn_status crn_trie_build(crn_trie *trie, crn_arena *arena, crn_trie_key *keys
   const cairn_allocator *a = arena->allocator;
   node_vec nodes = {0};
   *trie = (crn_trie){0};
-  if (n_keys) qsort(keys, n_keys, sizeof *keys, compare_keys);
+  if (n_keys) CRN_TRY(sort_keys(a, keys, n_keys));
   while (n_keys && keys->bytes == 0) keys++, n_keys--;
   if (!n_keys) return CAIRN_OK;
   cairn_status status;
