@@ -541,8 +541,13 @@ cairn_status cairn_llm_warm_up(cairn_llm *llm, int64_t n_tokens) {
   if (status == CAIRN_OK) {
     const int64_t start = crn_trace_begin(llm->context);
     status = crn_llm_cut(llm, 0);
-    const crn_llm_feed feed = {.tokens = tokens, .n = n_tokens};
-    if (status == CAIRN_OK) status = crn_llm_run_tokens(llm, &feed, NULL);
+    // What is left of loading is done in front of a model's second run, which is the first that goes as all others will.
+    const int64_t runs[] = {1, n_tokens};
+    for (int i = 0; i < 2 && status == CAIRN_OK; i++) {
+      const crn_llm_feed feed = {.tokens = tokens, .n = runs[i]};
+      status = crn_llm_run_tokens(llm, &feed, NULL);
+      if (status == CAIRN_OK) status = crn_llm_cut(llm, 0);
+    }
     // Whatever happened, nothing of the dummy tokens may stay.
     cairn_status after = crn_llm_cut(llm, 0);
     if (status == CAIRN_OK) status = after;
