@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/path.h"
+
 static cairn_status io_failure(const char *what, const char *path) {
   int e = errno;
   if (e == ENOENT || e == ENOTDIR) return CRN_FAIL(NOT_FOUND, "%s: no such file or directory", path);
@@ -140,8 +142,23 @@ static bool lock_temporary(int fd) {
   return fstat(fd, &st) != 0 || st.st_nlink > 0;
 }
 
-// Opens a temporary file beside the target with the permissions a new file would get.
-static cairn_status open_temporary(crn_file_writer *w) {
+// A file that is replaced keeps its mode, and where that is allowed its owners; a new one gets what the process gives to files. Until then
+// nobody else can open the temporary one.
+static void set_owners(int fd, const struct stat *replaced) {
+  if (!replaced) {
+    const mode_t mask = umask(0);
+    umask(mask);
+    fchmod(fd, 0666 & ~mask);
+    return;
+  }
+  mode_t mode = replaced->st_mode & 0777;
+  // Members of another group were not meant.
+  if (fchown(fd, replaced->st_uid, replaced->st_gid) && fchown(fd, (uid_t)-1, replaced->st_gid)) mode &= ~(mode_t)0070;
+  fchmod(fd, mode);
+}
+
+// Opens a temporary file beside the target.
+static cairn_status open_temporary(crn_file_writer *w, const struct stat *replaced) {
   do {
     if (w->fd >= 0) close(w->fd);
     crn_str_clear(&w->temporary);
@@ -149,26 +166,29 @@ static cairn_status open_temporary(crn_file_writer *w) {
     w->fd = mkostemp(w->temporary.data, O_CLOEXEC);
     if (w->fd < 0) return io_failure("create", w->path.data);
   } while (!lock_temporary(w->fd));
-  mode_t mask = umask(0);
-  umask(mask);
-  fchmod(w->fd, 0666 & ~mask);
+  set_owners(w->fd, replaced);
   return CAIRN_OK;
+}
+
+bool crn_file_is_protected(const char *path) {
+  struct stat st;
+  return stat(path, &st) == 0 && S_ISREG(st.st_mode) && (!(st.st_mode & 0222) || access(path, W_OK) != 0);
 }
 
 static cairn_status open_target(crn_file_writer *w, const char *path) {
   struct stat st;
   if (!*path) return CRN_FAIL(INVALID_ARGUMENT, "the name of the file to write is empty");
-  if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+  const bool exists = stat(path, &st) == 0;
+  if (exists && !S_ISREG(st.st_mode)) {
     if (S_ISDIR(st.st_mode)) return CRN_FAIL(IO, "'%s' is a directory, a file is to be written", path);
     w->is_direct = true;
     CRN_TRY(crn_str_puts(&w->path, path));
     w->fd = open(path, O_WRONLY | O_CLOEXEC);
     return w->fd < 0 ? io_failure("open", path) : CAIRN_OK;
   }
-  char *real = realpath(path, NULL);
-  cairn_status status = crn_str_puts(&w->path, real ? real : path);
-  free(real);
-  return status == CAIRN_OK ? open_temporary(w) : status;
+  if (crn_file_is_protected(path)) return CRN_FAIL(IO, "'%s' is write-protected: it is not replaced", path);
+  CRN_TRY(crn_path_resolve(path, &w->path));
+  return open_temporary(w, exists ? &st : NULL);
 }
 
 cairn_status crn_file_create(const char *path, crn_file_writer *w) {
@@ -204,11 +224,13 @@ static bool is_temporary_of(const char *name, const char *file) {
 }
 
 void crn_file_remove_leftovers(const char *path) {
-  crn_str folder, leftover;
-  const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  crn_str real, folder, leftover;
+  crn_str_initialize(&real, NULL);
   crn_str_initialize(&folder, NULL);
   crn_str_initialize(&leftover, NULL);
-  cairn_status status = slash ? crn_str_append(&folder, path, (size_t)(slash - path) + 1) : crn_str_puts(&folder, ".");
+  cairn_status status = crn_path_resolve(path, &real);
+  const char *at = status == CAIRN_OK ? real.data : path, *slash = strrchr(at, '/'), *name = slash ? slash + 1 : at;
+  if (status == CAIRN_OK) status = slash ? crn_str_append(&folder, at, (size_t)(slash - at) + 1) : crn_str_puts(&folder, ".");
   DIR *dir = status == CAIRN_OK ? opendir(folder.data) : NULL;
   for (const struct dirent *e; dir && status == CAIRN_OK && (e = readdir(dir));) {
     if (!is_temporary_of(e->d_name, name)) continue;
@@ -218,6 +240,7 @@ void crn_file_remove_leftovers(const char *path) {
   if (dir) closedir(dir);
   // What is not removed now is next time; nobody needs to know.
   if (status != CAIRN_OK) crn_error_clear();
+  crn_str_deinitialize(&real);
   crn_str_deinitialize(&folder);
   crn_str_deinitialize(&leftover);
 }
@@ -250,9 +273,8 @@ static cairn_status open_lock(const char *path, crn_file_lock *lock) {
 cairn_status crn_file_lock_take(const char *path, crn_file_lock *lock) {
   lock->fd = -1;
   crn_str_initialize(&lock->beside, NULL);
-  char *real = realpath(path, NULL);
-  cairn_status status = crn_str_printf(&lock->beside, "%s.tmp-" LOCK_NAME, real ? real : path);
-  free(real);
+  cairn_status status = crn_path_resolve(path, &lock->beside);
+  if (status == CAIRN_OK) status = crn_str_puts(&lock->beside, ".tmp-" LOCK_NAME);
   if (status == CAIRN_OK) status = open_lock(path, lock);
   if (status != CAIRN_OK) {
     if (lock->fd >= 0) close(lock->fd);

@@ -33,7 +33,8 @@ cairn_status crn_make_directories(const char *path);
 cairn_status crn_path_join(crn_str *out, const char *directory, const char *name);
 
 /// A file written under a temporary name beside its target. Either crn_file_commit renames it over the target, or
-/// crn_file_discard removes it; one of both must be called. A symbolic link is followed, so that its target is replaced.
+/// crn_file_discard removes it; one of both must be called. A symbolic link is followed, so that its target is replaced, or made.
+/// A file that is replaced keeps its mode; a new one gets that of new files (umask).
 /// What is no regular file (a pipe, a terminal, /dev/null) is written directly: there is nothing to replace.
 typedef struct crn_file_writer {
   int fd;
@@ -41,6 +42,7 @@ typedef struct crn_file_writer {
   crn_str path, temporary;
 } crn_file_writer;
 
+/// Errors: NOT_FOUND (the folder), IO (also of a file that crn_file_is_protected), INVALID_ARGUMENT (no name).
 cairn_status crn_file_create(const char *path, crn_file_writer *out_writer);
 cairn_status crn_file_write(crn_file_writer *w, const void *data, size_t bytes);
 cairn_status crn_file_commit(crn_file_writer *w);
@@ -48,6 +50,10 @@ cairn_status crn_file_commit(crn_file_writer *w);
 /// leave a file of the right name and wrong content; a crash of the process does not.
 cairn_status crn_file_commit_unsynced(crn_file_writer *w);
 void crn_file_discard(crn_file_writer *w);
+
+/// Whether a file is there that is not to be written: this process may not, or it has no permission to write for anybody, which counts for
+/// a user who may do everything, too.
+bool crn_file_is_protected(const char *path);
 
 /// Removes the temporary file of a crn_file_writer when it has no writer any more: its process is gone. Returns whether it did.
 bool crn_file_remove_abandoned(const char *path);
