@@ -38,11 +38,21 @@ CAIRN_API cairn_status cairn_llm_register_prefix(cairn_llm *llm, int64_t n_token
 /// came from no file), BUSY, IO.
 CAIRN_API cairn_status cairn_llm_save(cairn_llm *llm, const char *path);
 
+/// As cairn_llm_save with a note of the caller, which the file carries and cairn_llm_restore_with_note gives back: what belongs to the
+/// sequence and the file does not tell. At most CAIRN_SESSION_NOTE_BYTES; none makes the file of cairn_llm_save. Errors: those of
+/// cairn_llm_save, OUT_OF_RANGE.
+enum { CAIRN_SESSION_NOTE_BYTES = 256 };
+CAIRN_API cairn_status cairn_llm_save_with_note(cairn_llm *llm, const char *path, const void *note, size_t note_bytes);
+
 /// Makes the sequence the one that was saved; its next generation goes on from there. A file that is refused changes nothing; when memory
 /// runs out on the way the sequence is empty. Rows are used again as they were computed: see cairn_llm_options.prefill_chunk about
 /// precisions other than exact. Errors: INVALID_ARGUMENT (the name is empty), NOT_FOUND, IO, CORRUPT (no such file, damaged, cut off),
 /// INCOMPATIBLE (another version, model, precision or storage of rows; the message names what differs), CONTEXT_FULL, BUSY, OUT_OF_MEMORY.
 CAIRN_API cairn_status cairn_llm_restore(cairn_llm *llm, const char *path);
+
+/// As cairn_llm_restore; stores the note of the file in `out_note`, which has room for CAIRN_SESSION_NOTE_BYTES, and its size: 0 = the file
+/// has none.
+CAIRN_API cairn_status cairn_llm_restore_with_note(cairn_llm *llm, const char *path, void *out_note, size_t *out_note_bytes);
 
 // --- models that are loaded when they are needed ------------------------------------------------------------------------
 

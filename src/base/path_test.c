@@ -1,9 +1,9 @@
 // Where files are, and what becomes of those that are replaced.
 #include "base/path.h"
 
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 
 #include <cmocka.h>
 #include <stdio.h>

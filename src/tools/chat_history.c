@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
+#include "base/hash.h"
+
 static cairn_status out_of_memory(void) { return CRN_FAIL(OUT_OF_MEMORY, "no memory for the conversation"); }
 
 cairn_status crn_chat_history_initialize(crn_chat_history *h, const char *template_name) {
@@ -38,13 +41,29 @@ void crn_chat_history_cut(crn_chat_history *h, size_t n) {
 
 // --- messages ---------------------------------------------------------------------------------------------------------
 
+// The same with U+FFFD for each NUL, which a model may write and no template takes.
+static cairn_status replace_nuls(const char *text, size_t n, crn_str *out) {
+  for (const char *end = text + n; text < end;) {
+    const size_t part = strnlen(text, (size_t)(end - text));
+    CRN_TRY(crn_str_append(out, text, part));
+    text += part;
+    if (text < end) CRN_TRY(crn_str_puts(out, "\xef\xbf\xbd"));
+    if (text < end) text++;
+  }
+  return CAIRN_OK;
+}
+
 // A text of any bytes; what is no UTF-8 becomes U+FFFD.
 static json_t *text_of(const char *text, size_t n) {
-  json_t *value = json_stringn(text, n);
-  crn_str clean;
+  json_t *value = memchr(text, 0, n) ? NULL : json_stringn(text, n);
+  crn_str whole, clean;
   if (value) return value;
+  crn_str_initialize(&whole, NULL);
   crn_str_initialize(&clean, NULL);
-  if (crn_str_json(&clean, text, n) == CAIRN_OK) value = json_loadb(clean.data, clean.size, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+  cairn_status status = replace_nuls(text, n, &whole);
+  if (status == CAIRN_OK) status = crn_str_json(&clean, whole.data, whole.size);
+  if (status == CAIRN_OK) value = json_loadb(clean.data, clean.size, JSON_DECODE_ANY, NULL);
+  crn_str_deinitialize(&whole);
   crn_str_deinitialize(&clean);
   return value;
 }
@@ -61,8 +80,12 @@ static cairn_status append(crn_chat_history *h, json_t *message) {
 static json_t *new_message(const char *role) { return json_pack("{s:s}", "role", role); }
 
 cairn_status crn_chat_history_add(crn_chat_history *h, const char *role, const char *text) {
+  return crn_chat_history_add_bytes(h, role, text, strlen(text));
+}
+
+cairn_status crn_chat_history_add_bytes(crn_chat_history *h, const char *role, const char *text, size_t n) {
   json_t *message = new_message(role);
-  cairn_status status = message ? set_text(message, "content", text, strlen(text)) : out_of_memory();
+  cairn_status status = message ? set_text(message, "content", text, n) : out_of_memory();
   if (status == CAIRN_OK) return append(h, message);
   json_decref(message);
   return status;
@@ -70,11 +93,27 @@ cairn_status crn_chat_history_add(crn_chat_history *h, const char *role, const c
 
 // --- pictures ---------------------------------------------------------------------------------------------------------
 
-// The path is a member templates do not look at, so that a message that is taken back takes its pictures along.
+static cairn_status digest_of(const char *path, char *out) {
+  crn_file_map map;
+  unsigned char digest[CRN_SHA256_BYTES];
+  if (!crn_file_exists(path)) return CRN_FAIL(NOT_FOUND, "image '%s': no such file", path);
+  CRN_TRY(crn_file_map_open(path, &map));
+  cairn_status status = crn_sha256_map(&map, digest);
+  crn_file_map_close(&map);
+  if (status == CAIRN_OK) crn_sha256_hex(digest, out);
+  return status;
+}
+
+// Path and digest are members templates do not look at, so that a message that is taken back takes its pictures along. The path is whole:
+// a conversation may go on in another folder.
 static cairn_status append_image(json_t *parts, const char *path) {
-  json_t *part = json_pack("{s:s}", "type", "image");
+  char digest[2 * CRN_SHA256_BYTES + 1];
+  CRN_TRY(digest_of(path, digest));
+  json_t *part = json_pack("{s:s, s:s}", "type", "image", "sha256", digest);
   if (!part) return out_of_memory();
-  cairn_status status = set_text(part, "path", path, strlen(path));
+  char *real = realpath(path, NULL);
+  cairn_status status = set_text(part, "path", real ? real : path, strlen(real ? real : path));
+  free(real);
   if (status == CAIRN_OK) return json_array_append_new(parts, part) ? out_of_memory() : CAIRN_OK;
   json_decref(part);
   return status;
@@ -102,7 +141,17 @@ cairn_status crn_chat_history_add_with_images(crn_chat_history *h, const char *r
   return status;
 }
 
-const char *crn_chat_history_image(const crn_chat_history *h, size_t i) {
+// A picture of an older version has no digest.
+static cairn_status check_image(const json_t *part, const char *path) {
+  const char *told = json_string_value(json_object_get(part, "sha256"));
+  char digest[2 * CRN_SHA256_BYTES + 1];
+  CRN_TRY(digest_of(path, digest));
+  if (!told || strcmp(told, digest) == 0) return CAIRN_OK;
+  return CRN_FAIL(FAILED_PRECONDITION, "image '%s' is not the picture that was shown: the file has changed since", path);
+}
+
+// Each is added to `images`, unless that is NULL.
+static cairn_status for_images(crn_tool *t, const crn_chat_history *h, crn_images *images) {
   size_t k, p;
   json_t *message, *part;
   json_array_foreach(h->messages, k, message) {
@@ -110,10 +159,19 @@ const char *crn_chat_history_image(const crn_chat_history *h, size_t i) {
     if (!json_is_array(content)) continue;
     json_array_foreach(content, p, part) {
       const char *path = json_string_value(json_object_get(part, "path"));
-      if (path && i-- == 0) return path;
+      if (!path) continue;
+      CRN_TRY(check_image(part, path));
+      if (images) CRN_TRY(crn_images_add(t, images, path));
     }
   }
-  return NULL;
+  return CAIRN_OK;
+}
+
+cairn_status crn_chat_history_check_images(const crn_chat_history *h) { return for_images(NULL, h, NULL); }
+
+cairn_status crn_chat_history_take_images(crn_tool *t, const crn_chat_history *h, crn_images *images) {
+  crn_images_clear(images);
+  return for_images(t, h, images);
 }
 
 // --- replies ----------------------------------------------------------------------------------------------------------

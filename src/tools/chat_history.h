@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "tools/dialogue.h"
+#include "tools/images.h"
 
 typedef struct crn_chat_history {
   json_t *messages;
@@ -24,10 +25,16 @@ size_t crn_chat_history_size(const crn_chat_history *h);
 void crn_chat_history_cut(crn_chat_history *h, size_t n);
 
 cairn_status crn_chat_history_add(crn_chat_history *h, const char *role, const char *text);
-/// As crn_chat_history_add with pictures before the text. The paths are copied.
+/// The same of a text that a model wrote, which may have any bytes: those no template takes become U+FFFD.
+cairn_status crn_chat_history_add_bytes(crn_chat_history *h, const char *role, const char *text, size_t n);
+/// As crn_chat_history_add with pictures before the text. Of each the whole path and the digest of the file are kept. Errors: also
+/// NOT_FOUND, IO (a picture that cannot be read).
 cairn_status crn_chat_history_add_with_images(crn_chat_history *h, const char *role, const char *text, const char *const *paths, size_t n);
-/// The path of the i-th picture of the whole conversation; NULL behind the last.
-const char *crn_chat_history_image(const crn_chat_history *h, size_t i);
+/// Whether the pictures of the whole conversation are there and still those that were shown. Errors: NOT_FOUND, IO; FAILED_PRECONDITION
+/// naming one that has changed.
+cairn_status crn_chat_history_check_images(const crn_chat_history *h);
+/// Makes `images` these pictures. Errors: as crn_chat_history_check_images and crn_images_add.
+cairn_status crn_chat_history_take_images(crn_tool *t, const crn_chat_history *h, crn_images *images);
 /// Adds what a reply says, thinks and calls.
 cairn_status crn_chat_history_add_reply(crn_chat_history *h, const crn_reply *reply);
 /// Adds the result of the first tool call of the last reply that has none yet, and tells how many still have none.

@@ -20,7 +20,6 @@
 #include "tools/commands.h"
 #include "tools/generation.h"
 #include "tools/json_writer.h"
-#include "tools/outputs.h"
 
 #define GROUP_PROTOCOL "Protocol"
 #define GROUP_OUTPUT "Output"
@@ -80,6 +79,7 @@ static const crn_tool_option g_options[] = {
      .kind = OPTION_TEXT,
      .offset = AT(output_json),
      .argument = "FILE",
+     .place = PLACE_OUTPUT,
      .group = GROUP_OUTPUT,
      .help = "the JSON document as a file"},
     CRN_ENGINE_OPTIONS(bench_options),
@@ -90,6 +90,7 @@ static const crn_tool_option g_alias_options[] = {
      .kind = OPTION_TEXT,
      .offset = AT(model),
      .argument = "PATH",
+     .place = PLACE_MODEL,
      .group = GROUP_PROTOCOL,
      .help = "the model's folder or file (required)"},
     BENCH_COUNTS(-1e9),
@@ -97,6 +98,7 @@ static const crn_tool_option g_alias_options[] = {
      .kind = OPTION_TEXT,
      .offset = AT(output_json),
      .argument = "FILE",
+     .place = PLACE_OUTPUT,
      .group = GROUP_OUTPUT,
      .help = "results as a JSON file"},
     {.name = "clear-coreai-cache",
@@ -408,7 +410,6 @@ static int run_bench_on(crn_tool *t, const bench_options *o, const char *path, b
   if (code != TOOL_CONTINUE) return code;
   crn_interrupt_catch();
   cairn_status status = crn_tool_open_context(t);
-  if (status == CAIRN_OK) status = crn_output_check_file("--output-json", o->output_json);
   if (status == CAIRN_OK) status = prepare(&b);
   if (status == CAIRN_OK) status = o->batch.given ? run_batch(&b) : run_trials(&b);
   if (status == CAIRN_OK) {
@@ -472,6 +473,7 @@ const crn_tool_command crn_command_bench = {
     TOOL_OPTIONS(g_options),
     .min_positionals = 1,
     .max_positionals = 1,
+    .reads_model = true,
     .can_trace = true,
     .defaults = &g_defaults,
     .values_bytes = sizeof g_defaults,

@@ -15,6 +15,7 @@
 #include "tools/images.h"
 #include "tools/session.h"
 #include "tools/speculation.h"
+#include "tools/text_source.h"
 
 typedef struct chat_options {
   const char *system, *session;
@@ -91,9 +92,7 @@ static cairn_status start_over(chat *c) {
 static cairn_status generate(chat *c, const char *conversation, crn_reply *reply, cairn_generation **out) {
   const char *how = c->o->dialogue.reasoning ? c->o->dialogue.reasoning : "separate";
   cairn_generate_options g = {.conversation = conversation, .conversation_bytes = strlen(conversation)};
-  crn_images_clear(&c->images);
-  const char *path;
-  for (size_t i = 0; (path = crn_chat_history_image(&c->history, i)); i++) CRN_TRY(crn_images_add(c->stream.t, &c->images, path));
+  CRN_TRY(crn_chat_history_take_images(c->stream.t, &c->history, &c->images));
   g.images = c->images.list.items;
   g.n_images = (int)c->images.list.size;
   crn_generation_fill(&c->o->generation, &g);
@@ -220,12 +219,13 @@ static line_result handle_line(chat *c, const char *line) {
   return LINE_FAILED;
 }
 
-// One line without its end, NULL at the end of the input. The caller frees it.
-static char *read_line(const chat *c) {
+// One line without its end, and its bytes; NULL at the end of the input. The caller frees it.
+static char *read_line(const chat *c, size_t *out_bytes) {
 #ifdef CAIRN_HAVE_EDIT
   if (c->interactive && isatty(STDOUT_FILENO)) {
     char *edited = readline("> ");
     if (edited && *edited) add_history(edited);
+    *out_bytes = edited ? strlen(edited) : 0;
     return edited;
   }
 #endif
@@ -244,33 +244,27 @@ static char *read_line(const chat *c) {
     return NULL;
   }
   while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r')) line[--n] = 0;
+  *out_bytes = (size_t)n;
   return line;
-}
-
-static cairn_status claim_session(chat *c) {
-  crn_tool *t = c->stream.t;
-  const char *const inputs[] = {c->o->dialogue.tools, c->o->guide.grammar}, *model = NULL;
-  if (!c->o->session) return CAIRN_OK;
-  CRN_TRY(crn_source_locate(t, t->positionals[0], NULL, &model));
-  CRN_TRY(crn_session_check_place(c->o->session, model, inputs, 2));
-  return crn_session_claim(c->o->session, &c->session);
 }
 
 static cairn_status open_session(chat *c) {
   const char *path = c->o->session;
   CRN_TRY(start_over(c));
   CRN_TRY(crn_session_open(c->stream.t, c->llm, &c->session));
-  if (c->session.n_restored && !c->session.messages)
-    return CRN_FAIL(FAILED_PRECONDITION, "the session '%s' holds a text and no conversation", path);
-  if (!c->session.messages) return CAIRN_OK;
-  const json_t *first = json_array_get(c->session.messages, 0);
+  const json_t *messages = c->session.conversation.messages, *first = json_array_get(messages, 0);
+  if (crn_session_is_text(&c->session)) return CRN_FAIL(FAILED_PRECONDITION, "the session '%s' holds a text and no conversation", path);
+  if (!messages) return CAIRN_OK;
   const char *role = json_string_value(json_object_get(first, "role")), *text = json_string_value(json_object_get(first, "content"));
   bool has_system = role && strcmp(role, "system") == 0;
+  // Instructions alone are not yet a conversation: others may take their place.
+  const bool has_begun = json_array_size(messages) > has_system;
+  if (!has_begun && c->o->system) return CAIRN_OK;
   if (c->o->system && (!has_system || !text || strcmp(text, c->o->system) != 0))
     return CRN_FAIL(INVALID_ARGUMENT, "--system: the conversation of the session '%s' has begun without it; leave it out", path);
-  if (c->interactive)
-    crn_tool_note(c->stream.t, "(the conversation in '%s' goes on: %zu messages)", path, json_array_size(c->session.messages));
-  return crn_chat_history_restore(&c->history, c->session.messages);
+  if (c->interactive) crn_tool_note(c->stream.t, "(the conversation in '%s' goes on: %zu messages)", path, json_array_size(messages));
+  CRN_TRY(crn_chat_history_restore(&c->history, messages));
+  return crn_session_blame(&c->session, crn_chat_history_check_images(&c->history));
 }
 
 // What can be saved is saved, also when the last reply failed.
@@ -280,12 +274,21 @@ static int end_session(chat *c, int code) {
   return crn_tool_fail(c->stream.t);
 }
 
+// What stands behind a NUL would be left out.
+static cairn_status check_line(const char *line, size_t n, size_t number) {
+  char what[48];
+  const char *nul = memchr(line, 0, n);
+  snprintf(what, sizeof what, "stdin, line %zu", number);
+  return nul ? crn_tool_refuse_nul(what, (size_t)(nul - line)) : CAIRN_OK;
+}
+
 // On a terminal a failed reply is told and the conversation goes on; through a pipe it ends, because whoever feeds the
 // lines counts on an answer to each.
 static int converse(chat *c) {
   crn_tool *t = c->stream.t;
-  for (char *line; (line = read_line(c));) {
-    line_result result = handle_line(c, line);
+  size_t n, number = 0;
+  for (char *line; (line = read_line(c, &n));) {
+    line_result result = check_line(line, n, ++number) == CAIRN_OK ? handle_line(c, line) : LINE_FAILED;
     free(line);
     if (result == LINE_QUIT) break;
     if (result != LINE_FAILED) continue;
@@ -306,7 +309,7 @@ static int run_chat(crn_tool *t, const void *values) {
   cairn_status status = crn_chat_history_initialize(&c.history, c.o->dialogue.template_name);
   if (status == CAIRN_OK) status = crn_dialogue_read_tools(&c.o->dialogue, &c.history.tools);
   if (status == CAIRN_OK) status = crn_guide_read(t, &c.o->guide, &c.guide);
-  if (status == CAIRN_OK) status = claim_session(&c);
+  if (status == CAIRN_OK) status = crn_session_claim(t, c.o->session, &c.session);
   if (status == CAIRN_OK) status = crn_generation_open(t, t->positionals[0], &c.o->generation, CRN_NEED_CHAT, &c.llm);
   if (status == CAIRN_OK) status = crn_speculation_open(t, &c.o->speculation, &c.o->generation, &c.draft);
   if (status == CAIRN_OK) status = open_session(&c);
@@ -350,6 +353,7 @@ const crn_tool_command crn_command_chat = {
     TOOL_OPTIONS(g_options),
     .min_positionals = 1,
     .max_positionals = 1,
+    .reads_model = true,
     .can_trace = true,
     .defaults = &g_defaults,
     .values_bytes = sizeof g_defaults,

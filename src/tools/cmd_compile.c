@@ -4,7 +4,6 @@
 #include "base/file.h"
 #include "cairn/specialize.h"
 #include "tools/commands.h"
-#include "tools/outputs.h"
 #include "tools/source.h"
 
 typedef struct compile_options {
@@ -19,6 +18,7 @@ static const crn_tool_option g_options[] = {
      .kind = OPTION_TEXT,
      .offset = AT(output),
      .argument = "DIR",
+     .place = PLACE_ASSET,
      .group = "Output",
      .help = "the .aimodelc folder to write (required)"},
     {.name = "precision",
@@ -59,7 +59,6 @@ static int run_compile(crn_tool *t, const void *values) {
                                  .progress_user = t,
                                  .no_cache = true};
   cairn_status status = crn_source_find(t, t->positionals[0], NULL, &source);
-  if (status == CAIRN_OK) status = crn_output_check_folder("-o", o->output);
   if (status == CAIRN_OK) status = crn_tool_open_context(t);
   if (status == CAIRN_OK) status = crn_source_load(t, &source, o->component, &options, &model);
   if (status == CAIRN_OK) status = cairn_model_compile(model, o->output);
@@ -81,6 +80,7 @@ const crn_tool_command crn_command_compile = {
     TOOL_OPTIONS(g_options),
     .min_positionals = 1,
     .max_positionals = 1,
+    .reads_model = true,
     .defaults = &g_defaults,
     .values_bytes = sizeof g_defaults,
     .run = run_compile,

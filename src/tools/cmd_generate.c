@@ -8,7 +8,6 @@
 #include "tools/guide.h"
 #include "tools/images.h"
 #include "tools/logits.h"
-#include "tools/outputs.h"
 #include "tools/session.h"
 #include "tools/speculation.h"
 #include "tools/text_source.h"
@@ -39,12 +38,14 @@ static const crn_tool_option g_options[] = {
      .kind = OPTION_TEXT,
      .offset = AT(prompt_file),
      .argument = "FILE",
+     .place = PLACE_INPUT,
      .group = GROUP_PROMPT,
      .help = "text from a file; - = stdin"},
     {.name = "raw-tokens",
      .kind = OPTION_TEXT,
      .offset = AT(raw_tokens),
      .argument = "FILE",
+     .place = PLACE_INPUT,
      .group = GROUP_PROMPT,
      .help = "token ids from a JSON file: {\"tokens\":[1,2,3]}"},
     {.name = "no-template",
@@ -56,6 +57,7 @@ static const crn_tool_option g_options[] = {
      .kind = OPTION_LIST,
      .offset = AT(images),
      .argument = "FILE",
+     .place = PLACE_INPUT,
      .group = GROUP_PROMPT,
      .help = "picture before the text (or at its place among the tokens), for vision models; may be repeated. PNG, JPEG, PPM, or pixel "
              "values as .npy or .safetensors"},
@@ -77,12 +79,14 @@ static const crn_tool_option g_options[] = {
      .kind = OPTION_TEXT,
      .offset = AT(logits),
      .argument = "FILE",
+     .place = PLACE_OUTPUT,
      .group = GROUP_OUTPUT,
      .help = "write all logits: prefill [S,V] and decode [M,V], f32 safetensors"},
     {.name = "force",
      .kind = OPTION_TEXT,
      .offset = AT(force),
      .argument = "FILE",
+     .place = PLACE_INPUT,
      .group = GROUP_OUTPUT,
      .help = "feed the ids of {\"tokens\":[...]} instead of sampled ones"},
     CRN_SESSION_OPTION(generate_options, GROUP_OUTPUT),
@@ -165,7 +169,7 @@ static cairn_status read_prompt(crn_tool *t, const generate_options *o, generate
     g->tokens = ids;
     if (g->n_tokens == 0) return CRN_FAIL(INVALID_ARGUMENT, "%s: the list of tokens is empty", o->raw_tokens);
   } else if (o->prompt_file) {
-    CRN_TRY(crn_tool_read(o->prompt_file, &job->text));
+    CRN_TRY(crn_tool_read_message(o->prompt_file, &job->text));
   } else {
     CRN_TRY(crn_str_puts(&job->text, o->prompt));
   }
@@ -192,21 +196,6 @@ static cairn_status read_prompt(crn_tool *t, const generate_options *o, generate
   return CAIRN_OK;
 }
 
-// Where the logits go is checked before anything large is read or computed.
-static cairn_status check_output(crn_tool *t, const generate_options *o, crn_session *session) {
-  const char *model = NULL;
-  if (!o->logits && !o->session) return CAIRN_OK;
-  CRN_TRY(crn_source_locate(t, t->positionals[0], NULL, &model));
-  const char *const inputs[] = {o->prompt_file, o->raw_tokens, o->force, o->logits};
-  CRN_TRY(crn_session_check_place(o->session, model, inputs, (int)(sizeof inputs / sizeof *inputs)));
-  CRN_TRY(crn_output_check_file("--logits", o->logits));
-  CRN_TRY(crn_output_check_apart("--logits", o->logits, o->prompt_file));
-  CRN_TRY(crn_output_check_apart("--logits", o->logits, o->raw_tokens));
-  CRN_TRY(crn_output_check_apart("--logits", o->logits, o->force));
-  CRN_TRY(crn_output_check_apart("--logits", o->logits, model));
-  return crn_session_claim(o->session, session);
-}
-
 // --- sessions -----------------------------------------------------------------------------------------------------------
 
 // The message becomes the next one of the conversation.
@@ -214,15 +203,14 @@ static cairn_status continue_conversation(crn_tool *t, const generate_options *o
   cairn_generate_options *g = &job->options;
   crn_session *s = &job->session;
   crn_chat_history *h = &job->history;
-  const char *path;
   CRN_TRY(crn_chat_history_initialize(h, o->dialogue.template_name));
   h->tools = json_incref(job->tools);
-  if (s->n_restored && !s->messages)
+  if (crn_session_is_text(s))
     return CRN_FAIL(FAILED_PRECONDITION, "the session '%s' holds a text and no conversation; --no-template goes on with it", o->session);
-  if (s->messages) CRN_TRY(crn_chat_history_restore(h, s->messages));
+  if (s->conversation.messages) CRN_TRY(crn_chat_history_restore(h, s->conversation.messages));
+  CRN_TRY(crn_session_blame(s, crn_chat_history_check_images(h)));
   CRN_TRY(crn_chat_history_add_with_images(h, "user", job->text.data, o->images.items, (size_t)o->images.n));
-  crn_images_clear(&job->images);
-  for (size_t i = 0; (path = crn_chat_history_image(h, i)); i++) CRN_TRY(crn_images_add(t, &job->images, path));
+  CRN_TRY(crn_chat_history_take_images(t, h, &job->images));
   CRN_TRY(crn_chat_history_text(h, job->llm, &job->history_text));
   g->images = job->images.list.items;
   g->n_images = (int)job->images.list.size;
@@ -236,7 +224,7 @@ static cairn_status continue_conversation(crn_tool *t, const generate_options *o
 // The text goes on behind the tokens there are, token by token.
 static cairn_status continue_text(crn_tool *t, const generate_options *o, generate_job *job) {
   cairn_generate_options *g = &job->options;
-  const crn_session *s = &job->session;
+  const crn_conversation *s = &job->session.conversation;
   int32_t *more = NULL, *all;
   size_t n = g->n_tokens;
   if (o->images.n) return CRN_FAIL(INVALID_ARGUMENT, "--image with --session is part of a conversation; the model has no chat template");
@@ -258,15 +246,15 @@ static cairn_status continue_text(crn_tool *t, const generate_options *o, genera
 
 // What was said would be lost: a text has no messages.
 static cairn_status check_is_text(const generate_options *o, const crn_session *s) {
-  if (!json_array_size(s->messages)) return CAIRN_OK;
+  const size_t n = json_array_size(s->conversation.messages);
+  if (!n) return CAIRN_OK;
   if (!o->raw_tokens && !o->no_template)
     return CRN_FAIL(FAILED_PRECONDITION, "the session '%s' holds a conversation, and the model has no chat template to go on with it",
                     o->session);
   const char *option = o->raw_tokens ? "--raw-tokens" : "--no-template";
   return CRN_FAIL(FAILED_PRECONDITION,
                   "the session '%s' holds a conversation of %zu messages, and %s goes on with texts only; give %s, or choose another file",
-                  o->session, json_array_size(s->messages), option,
-                  o->raw_tokens ? "--prompt or --prompt-file instead" : "the prompt without it");
+                  o->session, n, option, o->raw_tokens ? "--prompt or --prompt-file instead" : "the prompt without it");
 }
 
 static cairn_status continue_session(crn_tool *t, const generate_options *o, generate_job *job) {
@@ -284,7 +272,8 @@ static cairn_status save_session(generate_job *job, const cairn_generation_info 
   crn_chat_history *h = &job->history;
   if (!job->session.path) return CAIRN_OK;
   if (h->messages)
-    CRN_TRY(job->reply.dialogue ? crn_chat_history_add_reply(h, &job->reply) : crn_chat_history_add(h, "assistant", info->text));
+    CRN_TRY(job->reply.dialogue ? crn_chat_history_add_reply(h, &job->reply)
+                                : crn_chat_history_add_bytes(h, "assistant", info->text, info->text_bytes));
   // A token that ends a text is no part of one that goes on; nor do ids tell what a picture was.
   size_t n = info->n_tokens - (info->n_tokens && info->stop_reason == CAIRN_STOP_EOS), n_all = info->n_prompt_tokens + n;
   if (job->options.n_images) return crn_session_save(&job->session, job->llm, h->messages, NULL, 0);
@@ -378,7 +367,7 @@ static int run_generate(crn_tool *t, const void *values) {
   crn_str_initialize(&job.text, NULL);
   crn_str_initialize(&job.conversation, NULL);
   cairn_status status = read_prompt(t, o, &job);
-  if (status == CAIRN_OK) status = check_output(t, o, &job.session);
+  if (status == CAIRN_OK) status = crn_session_claim(t, o->session, &job.session);
   if (status == CAIRN_OK)
     status = crn_generation_open(t, t->positionals[0], &o->generation, o->raw_tokens ? CRN_NEED_IDS : CRN_NEED_TEXT, &job.llm);
   if (status == CAIRN_OK) status = continue_session(t, o, &job);
@@ -430,6 +419,7 @@ const crn_tool_command crn_command_generate = {
     TOOL_OPTIONS(g_options),
     .min_positionals = 1,
     .max_positionals = 1,
+    .reads_model = true,
     .can_trace = true,
     .defaults = &g_defaults,
     .values_bytes = sizeof g_defaults,

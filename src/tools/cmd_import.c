@@ -4,7 +4,6 @@
 #include "import/synthetic/synthetic.h"
 #include "tools/commands.h"
 #include "tools/import_report.h"
-#include "tools/outputs.h"
 #include "tools/source.h"
 
 typedef struct import_options {
@@ -25,6 +24,7 @@ static const crn_tool_option g_options[] = {
      .kind = OPTION_TEXT,
      .offset = AT(output),
      .argument = "FILE",
+     .place = PLACE_OUTPUT,
      .group = "Import",
      .help = "with --synthetic: the .gguf file to write; bundles are not written in this version"},
     {.name = "synthetic",
@@ -57,7 +57,6 @@ static cairn_status write_synthetic(crn_tool *t, const char *name, const char *o
   crn_memory_region region = {0};
   const void *data = NULL;
   size_t bytes = 0;
-  CRN_TRY(crn_output_check_file("-o", output));
   cairn_status status = crn_synthetic_make(&t->context->allocator, t->context->pool, name, &region, &data, &bytes);
   if (status == CAIRN_OK) status = crn_file_replace(output, data, bytes);
   crn_memory_region_release(&region);

@@ -4,7 +4,6 @@
 #include "tools/commands.h"
 #include "tools/facts.h"
 #include "tools/inspect.h"
-#include "tools/outputs.h"
 #include "tools/source.h"
 
 #define GROUP_WHAT "What to show"
@@ -49,12 +48,14 @@ static const crn_tool_option g_options[] = {
      .kind = OPTION_TEXT,
      .offset = AT(save_contract),
      .argument = "FILE",
+     .place = PLACE_OUTPUT,
      .group = GROUP_CONTRACT,
      .help = "write the exact names, order, types and dims of all functions to FILE"},
     {.name = "expect",
      .kind = OPTION_TEXT,
      .offset = AT(expect),
      .argument = "FILE",
+     .place = PLACE_INPUT,
      .group = GROUP_CONTRACT,
      .help = "compare with a saved contract; each difference is a line on stdout and the exit code is 1"},
 };
@@ -79,7 +80,6 @@ static int run_inspect(crn_tool *t, const void *values) {
   if (code != TOOL_CONTINUE) return code;
   crn_source source;
   cairn_status status = crn_source_find(t, t->positionals[0], NULL, &source);
-  if (status == CAIRN_OK) status = crn_output_check_file("--save-contract", o->save_contract);
   if (status == CAIRN_OK) {
     // An asset keeps its warnings, and they are part of what is shown.
     t->mute_log = source.kind != CRN_SOURCE_FILE && !o->save_contract && !o->expect;
@@ -110,6 +110,7 @@ const crn_tool_command crn_command_inspect = {
     TOOL_OPTIONS(g_options),
     .min_positionals = 1,
     .max_positionals = 1,
+    .reads_model = true,
     .defaults = &g_defaults,
     .values_bytes = sizeof g_defaults,
     .run = run_inspect,

@@ -5,7 +5,6 @@
 #include "base/file.h"
 #include "tools/commands.h"
 #include "tools/guide.h"
-#include "tools/outputs.h"
 #include "tools/runner.h"
 #include "tools/text_source.h"
 
@@ -17,6 +16,8 @@
 #define AT(member) offsetof(crn_runner_options, member)
 #define TEXT(n, member, arg, grp, text) \
   { .name = n, .kind = OPTION_TEXT, .offset = AT(member), .argument = arg, .group = grp, .help = text }
+#define PATH_OF(n, member, arg, grp, where, text) \
+  { .name = n, .kind = OPTION_TEXT, .offset = AT(member), .argument = arg, .group = grp, .place = where, .help = text }
 #define CHOICE(n, member, grp, text, list) \
   { .name = n, .kind = OPTION_TEXT, .offset = AT(member), .argument = "S", .group = grp, .help = text, .choices = list }
 #define INTEGER(n, member, grp, text) \
@@ -27,10 +28,11 @@
   { .name = n, .kind = OPTION_FLAG, .offset = AT(member), .group = grp, .help = text }
 
 static const crn_tool_option g_options[] = {
-    TEXT("model", model, "PATH", GROUP_PROMPT, "bundle folder, by path or by name in COREAI_MODEL_PATH"),
+    PATH_OF("model", model, "PATH", GROUP_PROMPT, PLACE_MODEL, "bundle folder, by path or by name in COREAI_MODEL_PATH"),
     TEXT("prompt", prompt, "S", GROUP_PROMPT, "text to answer (default: a greeting)"),
-    TEXT("prompt-file", prompt_file, "FILE", GROUP_PROMPT, "text from a file"),
-    TEXT("raw-tokens", raw_tokens, "FILE", GROUP_PROMPT, "ids from {\"tokens\": [...]}; with a logits flag they are evaluated"),
+    PATH_OF("prompt-file", prompt_file, "FILE", GROUP_PROMPT, PLACE_INPUT, "text from a file"),
+    PATH_OF("raw-tokens", raw_tokens, "FILE", GROUP_PROMPT, PLACE_INPUT,
+            "ids from {\"tokens\": [...]}; with a logits flag they are evaluated"),
     {.name = "apply-chat-template",
      .kind = OPTION_SWITCH,
      .offset = AT(apply_chat_template),
@@ -52,7 +54,7 @@ static const crn_tool_option g_options[] = {
     NUMBER("repetition-penalty", penalty, GROUP_SAMPLING, "make repeated tokens less likely"),
     INTEGER("repetition-penalty-window", penalty_window, GROUP_SAMPLING, "only for the last N tokens"),
     FLAG("synchronous-sampling", synchronous_sampling, GROUP_SAMPLING, "accepted; sampling is synchronous here"),
-    TEXT("json-schema", json_schema, "S", GROUP_SAMPLING, "constrain the text to a JSON Schema"),
+    PATH_OF("json-schema", json_schema, "S", GROUP_SAMPLING, PLACE_INPUT, "constrain the text to a JSON Schema"),
     CHOICE("inference-engine-variant", engine, GROUP_ENGINE, "engine",
            "default|auto|sequential|coreai-sequential|pipelined|coreai-pipelined|static-shape"),
     CHOICE("kv-cache-strategy", kv, GROUP_ENGINE, "storage of the key/value cache", "auto|fixed-size|fixed|fixed_size|growing|chunked"),
@@ -60,14 +62,14 @@ static const crn_tool_option g_options[] = {
     CHOICE("warmup", warmup, GROUP_ENGINE, "dummy run before the first one", "default|off|none|exact"),
     INTEGER("warmup-length", warmup_length, GROUP_ENGINE, "tokens of --warmup exact, which needs it"),
     FLAG("clear-coreai-cache", clear_cache, GROUP_ENGINE, "forget specialized forms of the model first"),
-    TEXT("save-logits", save_logits, "FILE", GROUP_LOGITS, "JSON file for the logits of every token"),
+    PATH_OF("save-logits", save_logits, "FILE", GROUP_LOGITS, PLACE_OUTPUT, "JSON file for the logits of every token"),
     TEXT("save-logits-length", save_logits_length, "N|full", GROUP_LOGITS, "best candidates kept, 1 to 20 (default 5), or full rows"),
     FLAG("print-logits", print_logits, GROUP_LOGITS, "print the five best candidates of every token"),
     TEXT("continuation", continuation, "S", GROUP_LOGITS, "evaluate this text after the prompt instead of generating"),
-    TEXT("image", image, "FILE", GROUP_VISION, "picture"),
+    PATH_OF("image", image, "FILE", GROUP_VISION, PLACE_INPUT, "picture"),
     CHOICE("image-strategy", image_strategy, GROUP_VISION, "how it is fitted", "metadata|stretch|center_crop|center-crop|pad"),
     CHOICE("image-info", image_info, GROUP_VISION, "tell the model its size", "on|off|auto"),
-    TEXT("video", video, "FILE", GROUP_VISION, "video"),
+    PATH_OF("video", video, "FILE", GROUP_VISION, PLACE_INPUT, "video"),
     INTEGER("video-frames", video_frames, GROUP_VISION, "frames taken (default 8)"),
     CHOICE("video-sampling", video_sampling, GROUP_VISION, "which frames", "uniform|fps"),
     INTEGER("verbose-level", verbose_level, "General", "as --verbose, with a number"),
@@ -179,10 +181,6 @@ static cairn_status open_model(crn_runner *r) {
   if (status == CAIRN_OK && !crn_file_exists(source.path)) status = CRN_FAIL(NOT_FOUND, "Model '%s' not found", o->model);
   CRN_TRY(status);
   CRN_TRY(crn_source_find(r->t, o->model, NULL, &source));
-  CRN_TRY(crn_output_check_file("--save-logits", o->save_logits));
-  CRN_TRY(crn_output_check_apart("--save-logits", o->save_logits, source.path));
-  CRN_TRY(crn_output_check_apart("--save-logits", o->save_logits, o->prompt_file));
-  CRN_TRY(crn_output_check_apart("--save-logits", o->save_logits, o->raw_tokens));
   if (o->clear_cache) CRN_TRY(crn_tool_clear_cache(r->t, o->model, source.path));
   CRN_TRY(check_media(r, &source));
   if (o->json_schema) {
@@ -238,7 +236,7 @@ static cairn_status preview_tokens(crn_runner *r) {
 static cairn_status read_text(const crn_runner_options *o, crn_str *out) {
   if (!o->prompt_file) return crn_str_puts(out, o->prompt ? o->prompt : g_default_prompt);
   if (!crn_file_exists(o->prompt_file)) return CRN_FAIL(NOT_FOUND, "File not found: %s", o->prompt_file);
-  return crn_tool_read(o->prompt_file, out);
+  return crn_tool_read_message(o->prompt_file, out);
 }
 
 static cairn_status encode_prompt(crn_runner *r, const crn_str *text) {

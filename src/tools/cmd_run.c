@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "tools/commands.h"
-#include "tools/outputs.h"
 #include "tools/run.h"
 #include "tools/source.h"
 
@@ -16,18 +15,21 @@ static const crn_tool_option g_options[] = {
      .kind = OPTION_TEXT,
      .offset = AT(io),
      .argument = "FILE",
+     .place = PLACE_INPUT,
      .group = GROUP_DATA,
      .help = "safetensors file with every input under its name and initial states as state.NAME (absent = zeros)"},
     {.name = "out",
      .kind = OPTION_TEXT,
      .offset = AT(out),
      .argument = "FILE",
+     .place = PLACE_OUTPUT,
      .group = GROUP_DATA,
      .help = "safetensors file for the outputs and the final states; without it a summary is printed"},
     {.name = "npy-dir",
      .kind = OPTION_TEXT,
      .offset = AT(npy_dir),
      .argument = "DIR",
+     .place = PLACE_FOLDER,
      .group = GROUP_DATA,
      .help = "write each result as NAME.npy too (types numpy lacks as float32)"},
     {.name = "json",
@@ -101,6 +103,7 @@ static const crn_tool_option g_options[] = {
      .kind = OPTION_TEXT,
      .offset = AT(dump),
      .argument = "DIR",
+     .place = PLACE_FOLDER,
      .group = GROUP_WATCH,
      .help = "write the results of every executed operation as DIR/NNNN_OP_K.npy (with --steps DIR/STEP/...)"},
 };
@@ -132,21 +135,6 @@ static int check_shapes(crn_tool *t, const crn_run_options *o) {
   return TOOL_CONTINUE;
 }
 
-// Places to write to are checked before the work, and nothing that is read may be written over.
-static cairn_status check_outputs(const crn_run_options *o, const char *model) {
-  const struct {
-    const char *option, *path;
-    bool is_file;
-  } outputs[] = {{"--out", o->out, true}, {"--npy-dir", o->npy_dir, false}, {"--dump-intermediates", o->dump, false}};
-  for (size_t i = 0; i < sizeof outputs / sizeof *outputs; i++) {
-    const char *option = outputs[i].option, *path = outputs[i].path;
-    CRN_TRY(outputs[i].is_file ? crn_output_check_file(option, path) : crn_output_check_directory(option, path));
-    CRN_TRY(crn_output_check_apart(option, path, o->io));
-    CRN_TRY(crn_output_check_apart(option, path, model));
-  }
-  return CAIRN_OK;
-}
-
 static cairn_status open_model(run_job *job) {
   crn_source source;
   cairn_model_options options = {.strict_hash = job->o->strict_hash,
@@ -161,7 +149,6 @@ static cairn_status open_model(run_job *job) {
     options.trace_user = &job->watch;
   }
   CRN_TRY(crn_source_find(job->t, job->t->positionals[0], NULL, &source));
-  CRN_TRY(check_outputs(job->o, source.path));
   double start = crn_tool_now();
   CRN_TRY(crn_source_load(job->t, &source, job->o->component, &options, &job->model));
   job->timing.load_s = crn_tool_now() - start;
@@ -279,6 +266,7 @@ const crn_tool_command crn_command_run = {
     TOOL_OPTIONS(g_options),
     .min_positionals = 1,
     .max_positionals = 1,
+    .reads_model = true,
     .can_trace = true,
     .defaults = &g_defaults,
     .values_bytes = sizeof g_defaults,

@@ -23,7 +23,7 @@ typedef struct crn_dialogue_values {
     {.name = "reasoning", .kind = OPTION_TEXT, .offset = CRN_DIALOGUE_AT(type, reasoning), .argument = "HOW", \
      .group = CRN_GROUP_DIALOGUE, .help = "show: what the model thinks is part of the output; hide: it is left out; " \
      "separate: it goes to stderr (default " default_text ")", .choices = "show|hide|separate"}, \
-    {.name = "tools", .kind = OPTION_TEXT, .offset = CRN_DIALOGUE_AT(type, tools), .argument = "FILE", \
+    {.name = "tools", .kind = OPTION_TEXT, .offset = CRN_DIALOGUE_AT(type, tools), .argument = "FILE", .place = PLACE_INPUT, \
      .group = CRN_GROUP_DIALOGUE, .help = "tools the model may call: a JSON array as templates take it, or an object with \"tools\""}, \
     {.name = "tool-format", .kind = OPTION_TEXT, .offset = CRN_DIALOGUE_AT(type, tool_format), .argument = "F", \
      .group = CRN_GROUP_DIALOGUE, .help = "how the model writes tool calls: auto (what its template and vocabulary show; " \

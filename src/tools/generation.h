@@ -83,15 +83,15 @@ typedef struct crn_generation_values {
     {.name = "max-context", .kind = OPTION_INTEGER, .offset = CRN_GENERATION_AT(type, max_context), .argument = "N", \
      .group = CRN_GROUP_ENGINE, .help = "tokens a sequence may have (at most what the model says)", .minimum = 1, .maximum = 1e12}, \
     {.name = "prompt-cache", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, prompt_cache), .argument = "DIR", \
-     .group = CRN_GROUP_ENGINE, .help = "keep what prompts cost to compute in DIR, for later ones that begin alike; " \
+     .place = PLACE_CACHE, .group = CRN_GROUP_ENGINE, .help = "keep what prompts cost to compute in DIR, for later ones that begin alike; " \
      "except with --precision exact, what is taken from there may change a token where two are nearly equal"}, \
     {.name = "precision", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, precision), .argument = "P", \
      .group = CRN_GROUP_ENGINE, .help = "arithmetic of products with weights; auto is int8 where most weights are quantised, else exact", \
      .choices = "auto|exact|bf16|int8"}, \
-    {.name = "tokenizer", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, tokenizer), .argument = "PATH", \
+    {.name = "tokenizer", .kind = OPTION_TEXT, .offset = CRN_GENERATION_AT(type, tokenizer), .argument = "PATH", .place = PLACE_INPUT, \
      .group = CRN_GROUP_ENGINE, .help = "tokenizer to use instead of the model's own: its folder or file, or a bundle"}, \
     {.name = "token-table", .kind = OPTION_LIST, .offset = CRN_GENERATION_AT(type, token_tables), .argument = "INPUT=FILE", \
-     .group = CRN_GROUP_ENGINE, .help = "values for each token of the vocabulary, for a further input of the model: the tensor of its name " \
+     .place = PLACE_TABLE, .group = CRN_GROUP_ENGINE, .help = "values for each token of the vocabulary, for a further input of the model: the tensor of its name " \
      "in a .safetensors file"}, \
     {.name = "strict-hash", .kind = OPTION_FLAG, .offset = CRN_GENERATION_AT(type, strict_hash), \
      .group = CRN_GROUP_ENGINE, .help = "refuse an asset whose main.hash does not match"}, \

@@ -18,9 +18,9 @@ typedef struct crn_guide_values {
 // clang-format off
 #define CRN_GUIDE_OPTIONS(type) \
     {.name = "json-schema", .kind = OPTION_TEXT, .offset = CRN_GUIDE_AT(type, schema), .argument = "FILE", .group = CRN_GROUP_GUIDE, \
-     .help = "only documents of a JSON Schema: a file, or the schema itself"}, \
+     .place = PLACE_INPUT, .help = "only documents of a JSON Schema: a file, or the schema itself"}, \
     {.name = "grammar", .kind = OPTION_TEXT, .offset = CRN_GUIDE_AT(type, grammar), .argument = "FILE", .group = CRN_GROUP_GUIDE, \
-     .help = "only texts of a grammar: a file of EBNF rules (GBNF), the first one 'root'"}, \
+     .place = PLACE_INPUT, .help = "only texts of a grammar: a file of EBNF rules (GBNF), the first one 'root'"}, \
     {.name = "regex", .kind = OPTION_TEXT, .offset = CRN_GUIDE_AT(type, regex), .argument = "R", .group = CRN_GROUP_GUIDE, \
      .help = "only texts that match a regular expression as a whole"}, \
     {.name = "any-json", .kind = OPTION_FLAG, .offset = CRN_GUIDE_AT(type, any_json), .group = CRN_GROUP_GUIDE, \

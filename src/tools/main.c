@@ -10,6 +10,7 @@
 #include "tools/commands.h"
 #include "tools/help.h"
 #include "tools/json_writer.h"
+#include "tools/places.h"
 #include "tools/tool.h"
 
 static const crn_tool_command *const g_commands[] = {
@@ -68,6 +69,7 @@ static int run_command(crn_tool *t, const crn_tool_command *command, int argc, c
   if (crn_arena_alloc(t->arena, command->values_bytes, &values) != CAIRN_OK) return crn_tool_fail(t);
   if (command->values_bytes) memcpy(values, command->defaults, command->values_bytes);
   int code = crn_tool_parse(t, command, argc, argv, values);
+  if (code == TOOL_CONTINUE && crn_places_check(t, command, values) != CAIRN_OK) code = crn_tool_fail(t);
   if (code == TOOL_CONTINUE) code = crn_tool_end_trace(t, command->run(t, values));
   crn_tool_progress_clear(t);
   cairn_context_release(t->context);

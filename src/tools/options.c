@@ -43,6 +43,7 @@ static const crn_tool_option g_common[] = {
      .kind = OPTION_TEXT,
      .offset = offsetof(crn_tool, trace),
      .argument = "FILE",
+     .place = PLACE_OUTPUT,
      .group = g_common_group,
      .help = "write what was done and how long it took as a trace for Perfetto or Chrome"},
 };

@@ -37,6 +37,19 @@ typedef struct crn_option_list {
   int n;
 } crn_option_list;
 
+/// What is done with the file or folder that an option names: tools/places.h checks all of a command line by it.
+typedef enum crn_option_place {
+  PLACE_NONE,     ///< it names none
+  PLACE_INPUT,    ///< is read
+  PLACE_MODEL,    ///< is read, and may be a name that is looked for
+  PLACE_TABLE,    ///< INPUT=FILE, where FILE is read
+  PLACE_OUTPUT,   ///< a file that is written
+  PLACE_SESSION,  ///< FILE and FILE.json are written
+  PLACE_FOLDER,   ///< files are put in
+  PLACE_ASSET,    ///< the folder itself is written
+  PLACE_CACHE     ///< a folder that is read and written, and made when it is absent
+} crn_option_place;
+
 typedef struct crn_tool_option {
   const char *name;  ///< without the dashes
   char letter;       ///< short form, 0 = none
@@ -47,6 +60,7 @@ typedef struct crn_tool_option {
   const char *help;
   const char *choices;      ///< "a|b|c", NULL = any text
   double minimum, maximum;  ///< of integers and numbers; both 0 = any
+  crn_option_place place;   ///< of texts and lists
 } crn_tool_option;
 
 typedef struct crn_tool crn_tool;
@@ -60,6 +74,7 @@ typedef struct crn_tool_command {
   int n_options;
   int min_positionals, max_positionals;
   const char *negative;  ///< what is said of an argument such as -1, e.g. "is no token id"; NULL = an unknown option
+  bool reads_model;      ///< the first argument is a model
   bool can_trace;        ///< runs models: takes --trace
   const void *defaults;  ///< initial values, `values_bytes` large
   size_t values_bytes;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/path.h"
 
 // Cuts the last part off: "a/b" to "a", "a" to ".", "/a" to "/". False when there is nothing left to cut.
 static bool to_parent(char *path) {
@@ -50,11 +51,18 @@ cairn_status crn_output_check_file(const char *option, const char *path) {
   if (exists && S_ISDIR(st.st_mode)) return CRN_FAIL(IO, "%s %s: that is a folder, a file is to be written", option, path);
   if (exists && !S_ISREG(st.st_mode))
     return access(path, W_OK) ? CRN_FAIL(IO, "%s %s: cannot write: %s", option, path, strerror(errno)) : CAIRN_OK;
+  if (crn_file_is_protected(path))
+    return CRN_FAIL(IO, "%s %s: that file is write-protected; choose another, or allow writing to it", option, path);
   // A file is replaced by a new one beside it, and a link is followed, so the folder of the real file counts.
-  char *folder = realpath(path, NULL);
-  if (!folder) CRN_TRY(copy_path(path, &folder));
+  char *folder = NULL;
+  crn_str real;
+  crn_str_initialize(&real, NULL);
+  cairn_status status = crn_path_resolve(path, &real);
+  if (status == CAIRN_OK) status = copy_path(real.data, &folder);
+  crn_str_deinitialize(&real);
+  CRN_TRY(status);
   to_parent(folder);
-  cairn_status status = check_folder(option, path, folder);
+  status = check_folder(option, path, folder);
   free(folder);
   return status;
 }
@@ -82,11 +90,6 @@ cairn_status crn_output_check_directory(const char *option, const char *path) {
 }
 
 // --- apart from what is read ------------------------------------------------------------------------------------------
-
-static bool is_same_file(const char *a, const char *b) {
-  struct stat x, y;
-  return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
-}
 
 // The real path of what exists of `path`: the file itself, else the nearest folder above it.
 static cairn_status real_place(const char *path, char **out) {
@@ -118,12 +121,41 @@ cairn_status crn_output_check_apart(const char *option, const char *path, const 
   size_t n = strlen(folder);
   struct stat st;
   // Pipes and terminals may be read and written at once; only what would be replaced is protected.
-  if (!n && stat(input, &st) == 0 && S_ISREG(st.st_mode) && is_same_file(path, input))
+  if (!n && stat(input, &st) == 0 && S_ISREG(st.st_mode) && crn_path_is_same(path, input))
     status = CRN_FAIL(INVALID_ARGUMENT, "%s %s: that is the file '%s' that is read; choose another", option, path, input);
   else if (n && !strncmp(place, folder, n) && (place[n] == 0 || place[n] == '/'))
     status = CRN_FAIL(INVALID_ARGUMENT, "%s %s: that is inside of '%s', which is read; choose a place outside", option, path, input);
 done:
   free(folder);
   free(place);
+  return status;
+}
+
+// --- apart from what is written, too ----------------------------------------------------------------------------------
+
+// Pipes, terminals and /dev/null take what they are given, from however many.
+static bool is_device(const char *path) {
+  struct stat st;
+  return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+static bool is_in_place(const char *place, const char *other, bool inside) {
+  const size_t n = strlen(other);
+  return !strncmp(place, other, n) && (!place[n] || (inside && place[n] == '/'));
+}
+
+cairn_status crn_output_check_distinct(const crn_output *a, const crn_output *b, bool inside) {
+  crn_str x, y;
+  crn_str_initialize(&x, NULL);
+  crn_str_initialize(&y, NULL);
+  cairn_status status = crn_path_resolve(a->path, &x);
+  if (status == CAIRN_OK) status = crn_path_resolve(b->path, &y);
+  const bool is_same =
+      status == CAIRN_OK && !is_device(a->path) && (crn_path_is_same(a->path, b->path) || is_in_place(x.data, y.data, inside));
+  if (is_same)
+    status = CRN_FAIL(INVALID_ARGUMENT, "%s %s and %s %s both write to '%s'; choose another file for one of them", a->option, a->given,
+                      b->option, b->given, b->path);
+  crn_str_deinitialize(&x);
+  crn_str_deinitialize(&y);
   return status;
 }

@@ -2,16 +2,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
-#include "base/json.h"
-#include "cairn/session.h"
+#include "base/path.h"
 #include "import/synthetic/synthetic.h"
-#include "tools/outputs.h"
-#include "tools/text_source.h"
 
 #define OPTION "--session"
-#define FORMAT "cairn-conversation"
 
 int crn_session_check(crn_tool *t, const char *path, const crn_generation_values *generation) {
   if (path && generation->kv && strcmp(generation->kv, "chunked") == 0)
@@ -19,151 +16,114 @@ int crn_session_check(crn_tool *t, const char *path, const crn_generation_values
   return TOOL_CONTINUE;
 }
 
-static cairn_status companion(const char *path, crn_str *out) { return crn_str_printf(out, "%s.json", path); }
-
-static cairn_status check_file(const char *path, const char *const *inputs, int n_inputs) {
-  CRN_TRY(crn_output_check_file(OPTION, path));
-  for (int i = 0; i < n_inputs; i++) CRN_TRY(crn_output_check_apart(OPTION, path, inputs[i]));
-  return CAIRN_OK;
+// A name in the words of who gave it, unless it is a link.
+static cairn_status place_of(const char *path, crn_str *out) {
+  struct stat st;
+  const bool is_link = lstat(path, &st) == 0 && S_ISLNK(st.st_mode);
+  return is_link ? crn_path_resolve(path, out) : crn_str_puts(out, path);
 }
 
-cairn_status crn_session_check_place(const char *path, const char *model, const char *const *inputs, int n_inputs) {
-  crn_str beside;
-  if (!path) return CAIRN_OK;
-  if (crn_synthetic_is(model))
-    return CRN_FAIL(UNSUPPORTED, OPTION ": a session is recognised by the file of its model, and %s comes from none", model);
-  CRN_TRY(crn_output_check_apart(OPTION, path, model));
-  CRN_TRY(check_file(path, inputs, n_inputs));
-  crn_str_initialize(&beside, NULL);
-  cairn_status status = companion(path, &beside);
-  if (status == CAIRN_OK) status = check_file(beside.data, inputs, n_inputs);
-  crn_str_deinitialize(&beside);
-  return status;
-}
-
-// A session that goes on has both files, or that of the states alone; one that begins has neither.
-static cairn_status check_orphan(const char *path) {
-  crn_str beside;
-  if (crn_file_exists(path)) return CAIRN_OK;
-  crn_str_initialize(&beside, NULL);
-  cairn_status status = companion(path, &beside);
-  if (status == CAIRN_OK && crn_file_exists(beside.data))
-    status = CRN_FAIL(FAILED_PRECONDITION,
-                      OPTION " %s: there is no such session, and a new one would write over '%s'; move that away or choose another file",
-                      path, beside.data);
-  crn_str_deinitialize(&beside);
-  return status;
-}
-
-cairn_status crn_session_claim(const char *path, crn_session *s) {
-  *s = (crn_session){.lock.fd = -1};
-  if (!path) return CAIRN_OK;
-  CRN_TRY_NOTE(crn_file_lock_take(path, &s->lock), OPTION ": two processes cannot go on with one session; wait, or choose another file");
-  s->path = path;
-  return check_orphan(path);
-}
-
-// --- restoring ----------------------------------------------------------------------------------------------------------
-
-static cairn_status take_conversation(crn_tool *t, const char *name, const json_t *json, crn_session *s) {
-  const char *format = NULL;
-  int64_t version = 0;
-  CRN_TRY(crn_json_string(json, name, "format", true, &format));
-  CRN_TRY(crn_json_int(json, name, "version", true, &version));
-  if (strcmp(format, FORMAT) != 0 || version != 1) return CRN_FAIL(CORRUPT, "%s: no conversation of version 1", name);
-  json_t *messages = json_object_get(json, "messages"), *tokens = json_object_get(json, "tokens");
-  if (messages && !json_is_array(messages)) return CRN_FAIL(CORRUPT, "%s: 'messages' must be an array", name);
-  if (tokens) {
-    int32_t *ids;
-    CRN_TRY(crn_tool_ids(tokens, name, t->arena, &ids, &s->n_tokens));
-    s->tokens = ids;
-  }
-  s->messages = json_incref(messages);
-  return CAIRN_OK;
-}
-
-static cairn_status read_conversation(crn_tool *t, crn_session *s) {
+cairn_status crn_session_companion(crn_arena *arena, const char *path, const char **out_beside) {
   crn_str name;
-  json_t *json = NULL;
   crn_str_initialize(&name, NULL);
-  cairn_status status = companion(s->path, &name);
-  // A file that a program saved through the library has none.
-  if (status == CAIRN_OK && crn_file_exists(name.data)) {
-    status = crn_json_read_nul(name.data, &json);
-    if (status == CAIRN_OK) status = take_conversation(t, name.data, json, s);
-  }
-  json_decref(json);
+  cairn_status status = place_of(path, &name);
+  if (status == CAIRN_OK) status = crn_str_puts(&name, ".json");
+  if (status == CAIRN_OK) status = crn_arena_strndup(arena, name.data, name.size, out_beside);
   crn_str_deinitialize(&name);
   return status;
 }
 
-cairn_status crn_session_open(crn_tool *t, cairn_llm *llm, crn_session *s) {
-  const char *path = s->path;
+cairn_status crn_session_blame(const crn_session *s, cairn_status status) {
+  return status == CAIRN_OK ? status : crn_fail(status, __FILE__, __LINE__, "the session '%s': %s", s->path, cairn_last_error()->message);
+}
+
+// A file of another kind in the place of the conversation of a session that begins would be lost.
+static cairn_status read_conversation(crn_tool *t, crn_session *s) {
+  if (!crn_file_exists(s->beside)) return CAIRN_OK;
+  cairn_status status = crn_conversation_read(t, s->beside, &s->conversation);
+  if (status == CAIRN_OK || crn_file_exists(s->path)) return crn_session_blame(s, status);
+  return CRN_FAIL(FAILED_PRECONDITION,
+                  OPTION " %s: there is no such session, and a new one would write over '%s'; move that away or choose another file",
+                  s->path, s->beside);
+}
+
+cairn_status crn_session_claim(crn_tool *t, const char *path, crn_session *s) {
+  *s = (crn_session){.lock.fd = -1};
   if (!path) return CAIRN_OK;
-  if (!crn_file_exists(path)) return CAIRN_OK;
-  CRN_TRY(cairn_llm_restore(llm, path));
-  const int32_t *history = cairn_llm_history(llm, &s->n_restored);
-  s->is_restored = true;
-  CRN_TRY(read_conversation(t, s));
-  if (s->tokens || !s->n_restored) return CAIRN_OK;
-  int32_t *copy;
-  CRN_TRY(crn_arena_array(t->arena, (size_t)s->n_restored, sizeof *copy, &copy));
-  memcpy(copy, history, (size_t)s->n_restored * sizeof *copy);
-  s->tokens = copy;
-  s->n_tokens = (size_t)s->n_restored;
+  if (crn_synthetic_is(t->positionals[0]))
+    return CRN_FAIL(UNSUPPORTED, OPTION ": a session is recognised by the file of its model, and %s comes from none", t->positionals[0]);
+  CRN_TRY(crn_session_companion(t->arena, path, &s->beside));
+  CRN_TRY_NOTE(crn_file_lock_take(path, &s->lock), OPTION ": two processes cannot go on with one session; wait, or choose another file");
+  s->path = path;
+  return read_conversation(t, s);
+}
+
+// --- restoring ----------------------------------------------------------------------------------------------------------
+
+// Without a note FILE is of the library, or of a version that wrote none.
+static cairn_status check_pair(crn_tool *t, const crn_session *s) {
+  const crn_conversation *c = &s->conversation;
+  if (s->note[0] && !crn_file_exists(s->beside))
+    return CRN_FAIL(FAILED_PRECONDITION, "the session '%s': its conversation '%s' is missing; put it back, or choose another file", s->path,
+                    s->beside);
+  if (strcmp(s->note, c->digest) == 0) return CAIRN_OK;
+  if (strcmp(s->note, c->before) != 0)
+    return CRN_FAIL(CORRUPT, "the session '%s': '%s' is not its conversation: one of both was changed or comes from another session",
+                    s->path, s->beside);
+  crn_tool_note(t, "(saving the session '%s' was cut short; its conversation is whole, the last part of it is computed again)", s->path);
   return CAIRN_OK;
 }
 
+static cairn_status take_history(crn_tool *t, cairn_llm *llm, crn_session *s) {
+  int32_t *copy;
+  const int32_t *history = cairn_llm_history(llm, &s->n_restored);
+  if (s->conversation.n_tokens || !s->n_restored) return CAIRN_OK;
+  CRN_TRY(crn_arena_array(t->arena, (size_t)s->n_restored, sizeof *copy, &copy));
+  memcpy(copy, history, (size_t)s->n_restored * sizeof *copy);
+  s->conversation.tokens = copy;
+  s->conversation.n_tokens = (size_t)s->n_restored;
+  return CAIRN_OK;
+}
+
+cairn_status crn_session_open(crn_tool *t, cairn_llm *llm, crn_session *s) {
+  unsigned char note[CAIRN_SESSION_NOTE_BYTES];
+  size_t n = 0;
+  if (!s->path) return CAIRN_OK;
+  if (!crn_file_exists(s->path)) {
+    if (crn_file_exists(s->beside))
+      crn_tool_note(t, "(the session '%s' has no states: its conversation '%s' is computed again)", s->path, s->beside);
+    return CAIRN_OK;
+  }
+  CRN_TRY(cairn_llm_restore_with_note(llm, s->path, note, &n));
+  s->is_restored = true;
+  // The note of another program is none of a conversation.
+  if (n == CRN_CONVERSATION_DIGEST_BYTES) memcpy(s->note, note, n);
+  CRN_TRY(check_pair(t, s));
+  return take_history(t, llm, s);
+}
+
+bool crn_session_is_text(const crn_session *s) { return !s->conversation.messages && (s->n_restored || s->conversation.n_tokens); }
+
 void crn_session_close(crn_session *s) {
-  json_decref(s->messages);
+  crn_conversation_release(&s->conversation);
   if (s->path) crn_file_lock_give(&s->lock);
   *s = (crn_session){0};
 }
 
 // --- saving -------------------------------------------------------------------------------------------------------------
 
-static void write_conversation(crn_json_writer *w, const char *messages, const int32_t *tokens, size_t n) {
-  crn_jw_open_object(w);
-  crn_jw_put_text(w, "format", FORMAT);
-  crn_jw_put_integer(w, "version", 1);
-  if (messages) {
-    crn_jw_key(w, "messages");
-    crn_jw_raw(w, messages);
-  }
-  if (n) {
-    crn_jw_key(w, "tokens");
-    crn_jw_open_array(w, true);
-    for (size_t i = 0; i < n; i++) crn_jw_integer(w, tokens[i]);
-    crn_jw_close_array(w);
-  }
-  crn_jw_close_object(w);
-}
-
-static cairn_status save_conversation(const crn_session *s, const json_t *messages, const int32_t *tokens, size_t n) {
-  crn_str name;
-  crn_json_writer w;
-  char *text = messages ? json_dumps(messages, JSON_COMPACT) : NULL;
-  if (messages && !text) return CRN_FAIL(OUT_OF_MEMORY, "no memory for the conversation");
-  crn_str_initialize(&name, NULL);
-  crn_jw_initialize(&w, true);
-  write_conversation(&w, text, tokens, n);
-  cairn_status status = w.status;
-  if (status == CAIRN_OK) status = companion(s->path, &name);
-  if (status == CAIRN_OK) status = crn_jw_save(&w, name.data);
-  if (status == CAIRN_OK) crn_file_remove_leftovers(name.data);
-  crn_jw_deinitialize(&w);
-  crn_str_deinitialize(&name);
-  free(text);
-  return status;
-}
-
-cairn_status crn_session_save(crn_session *s, cairn_llm *llm, const json_t *messages, const int32_t *tokens, size_t n_tokens) {
+// The conversation comes first: with the states of before it is still all that was said.
+cairn_status crn_session_save(crn_session *s, cairn_llm *llm, json_t *messages, const int32_t *tokens, size_t n_tokens) {
+  crn_conversation c = {.messages = messages, .tokens = tokens, .n_tokens = n_tokens};
   if (!s->path) return CAIRN_OK;
   s->is_saved = false;
-  CRN_TRY(cairn_llm_save(llm, s->path));
-  CRN_TRY(save_conversation(s, messages, tokens, n_tokens));
+  memcpy(c.before, s->note, sizeof c.before);
+  CRN_TRY(crn_conversation_write(s->beside, &c));
+  CRN_TRY(cairn_llm_save_with_note(llm, s->path, c.digest, CRN_CONVERSATION_DIGEST_BYTES));
+  memcpy(s->note, c.digest, sizeof s->note);
   s->is_saved = true;
   cairn_llm_history(llm, &s->n_saved);
+  crn_file_remove_leftovers(s->beside);
   crn_file_remove_leftovers(s->path);
   return CAIRN_OK;
 }

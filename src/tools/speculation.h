@@ -23,7 +23,7 @@ typedef struct crn_speculation_values {
      .group = CRN_GROUP_SPECULATION, .choices = "off|auto|lookup|draft", \
      .help = "guess the next tokens and check several at once: lookup from the text so far, draft from a smaller model, auto what " \
      "there is"}, \
-    {.name = "draft", .kind = OPTION_TEXT, .offset = CRN_SPECULATION_AT(type, draft), .argument = "PATH", \
+    {.name = "draft", .kind = OPTION_TEXT, .offset = CRN_SPECULATION_AT(type, draft), .argument = "PATH", .place = PLACE_MODEL, \
      .group = CRN_GROUP_SPECULATION, .help = "the smaller model, with the same vocabulary"}, \
     {.name = "max-draft", .kind = OPTION_INTEGER, .offset = CRN_SPECULATION_AT(type, max_draft), .argument = "N", \
      .group = CRN_GROUP_SPECULATION, .help = "at most N tokens at a time", .minimum = 1, .maximum = 16}

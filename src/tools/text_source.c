@@ -220,6 +220,16 @@ cairn_status crn_tool_read(const char *path, crn_str *out) {
   return status;
 }
 
+cairn_status crn_tool_read_message(const char *path, crn_str *out) {
+  CRN_TRY(crn_tool_read(path, out));
+  const char *nul = memchr(out->data, 0, out->size);
+  return nul ? crn_tool_refuse_nul(!path || !strcmp(path, "-") ? "stdin" : path, (size_t)(nul - out->data)) : CAIRN_OK;
+}
+
+cairn_status crn_tool_refuse_nul(const char *what, size_t at) {
+  return CRN_FAIL(INVALID_ARGUMENT, "%s: byte %zu is NUL, which no text for a model has", what, at + 1);
+}
+
 cairn_status crn_tool_parse_json(const char *text, size_t bytes, const char *what, json_t **out_json) {
   json_error_t e;
   *out_json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &e);

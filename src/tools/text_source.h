@@ -33,6 +33,10 @@ cairn_status crn_tool_decode(const cairn_tokenizer *tokenizer, const int32_t *id
 
 /// Reads all of a file or pipe, or of stdin for "-" and NULL. Errors: NOT_FOUND, IO, OUT_OF_RANGE.
 cairn_status crn_tool_read(const char *path, crn_str *out);
+/// The same for a text that a model is to read, of which nothing may be left out. Errors: also INVALID_ARGUMENT (it has a NUL byte).
+cairn_status crn_tool_read_message(const char *path, crn_str *out);
+/// The failure of a text `what` whose byte `at` (from 0) is NUL.
+cairn_status crn_tool_refuse_nul(const char *what, size_t at);
 
 /// The integers of member "tokens" of a JSON object: {"tokens":[1,2]}. Errors: CORRUPT naming the expected form.
 cairn_status crn_tool_read_tokens(const char *path, crn_arena *arena, int32_t **out_ids, size_t *out_n);

@@ -7,7 +7,6 @@
 
 #include "cairn/specialize.h"
 #include "cairn/trace.h"
-#include "tools/outputs.h"
 
 enum { MESSAGE_BYTES = 4096 };
 
@@ -146,7 +145,6 @@ cairn_status crn_tool_open_context(crn_tool *t) {
   if (t->mute_log && !t->verbose) options.log_level = CAIRN_LOG_OFF;
   options.log = log_line;
   options.log_user = t;
-  if (t->trace) CRN_TRY(crn_output_check_file("--trace", t->trace));
   CRN_TRY(cairn_context_create(&options, &t->context));
   return t->trace ? cairn_trace_start(t->context) : CAIRN_OK;
 }

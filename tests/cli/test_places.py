@@ -4,6 +4,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import subprocess
 import unittest
 
@@ -161,6 +162,72 @@ class Names(cli.CliTest):
             self.assertFalse(os.path.exists(os.path.join(cli.TESTS, "-")))
         out, _ = self.cairn(*generate, "-q", "--trace", "/dev/stdout")
         self.assertIn("traceEvents", out)
+
+    def test_two_options_for_one_file(self):
+        ids = self.write("ids.json", '{"tokens": [5, 9]}')
+        generate = ("generate", BUNDLE, "--raw-tokens", ids, "-n", "1")
+        there, other = self.write("there", "kept"), self.path("other")
+        os.symlink(there, self.path("symlink"))
+        os.link(there, self.path("hardlink"))
+        os.symlink("new", self.path("dangling"))
+        session = self.path("one")
+        self.cairn(*generate, "--session", session)
+        for command, a, b in (
+            (generate, ("--logits", other), ("--trace", other)),
+            (generate, ("--logits", there), ("--trace", self.path("symlink"))),
+            (generate, ("--logits", there), ("--trace", self.path("hardlink"))),
+            (generate, ("--logits", self.path("dangling")), ("--trace", self.path("new"))),
+            (generate, ("--logits", other), ("--trace", self.temporary + "/../" + os.path.basename(self.temporary) + "/other")),
+            (generate, ("--session", session), ("--trace", session + ".json")),
+            (generate, ("--logits", session + ".json"), ("--session", session)),
+            (generate, ("--logits", session), ("--session", session)),
+            (generate, ("--logits", other + ".json"), ("--session", other)),
+            (("chat", BUNDLE), ("--session", other), ("--trace", other)),
+            (("run", ASSET), ("--out", other), ("--trace", other)),
+            (("run", ASSET), ("--npy-dir", other), ("--dump-intermediates", other)),
+            (("run", ASSET), ("--npy-dir", other), ("--out", other)),
+            (("bench", BUNDLE, "-p", "4", "-g", "2"), ("--output-json", other), ("--trace", other)),
+            (generate, ("--prompt-cache", other), ("--logits", other)),
+        ):
+            for first, second in ((a, b), (b, a)):
+                err = self.fails(*command, *first, *second, code=1, stdin="Hi\n")
+                self.assertIn("both write to", err)
+                for option, place in (a, b):
+                    self.assertIn(f"{option} {place}", err)
+        for name in ("there", "hardlink"):
+            with open(self.path(name), encoding="utf-8") as f:
+                self.assertEqual(f.read(), "kept")
+        self.assertFalse(os.path.exists(other))
+        self.assertFalse(os.path.exists(other + ".json"))
+        # What is no file takes what it is given, and a folder any number of files.
+        self.cairn(*generate, "--logits", "/dev/null", "--trace", "/dev/null")
+        self.cairn(*generate, "--prompt-cache", self.path("cache"), "--logits", self.path("l.safetensors"))
+        self.cairn(*generate, "--session", session, "--trace", self.path("one.trace"))
+
+    def test_outputs_that_are_read(self):
+        ids = self.write("ids.json", '{"tokens": [5, 9]}')
+        copy = self.path("copy.aimodel")
+        shutil.copytree(os.path.join(cli.TESTS, ASSET), copy)
+        inner = copy + "/main.mlirb"
+        grammar, tools, contract = self.write("g.gbnf", 'root ::= "a"'), self.write("tools.json", "[]"), self.path("c.json")
+        self.cairn("inspect", copy, "--save-contract", contract)
+        generate = ("generate", BUNDLE, "-p", "x", "-n", "1")
+        for arguments, option, place in (
+            (("generate", copy, "--raw-tokens", ids, "-n", "1", "--trace", inner), "--trace", inner),
+            (("generate", BUNDLE, "--raw-tokens", ids, "-n", "1", "--trace", ids), "--trace", ids),
+            ((*generate, "--grammar", grammar, "--trace", grammar), "--trace", grammar),
+            ((*generate, "--tools", tools, "--logits", tools), "--logits", tools),
+            ((*generate, "--tools", tools, "--session", tools), "--session", tools),
+            (("run", copy, "--trace", inner), "--trace", inner),
+            (("run", inner, "--out", inner), "--out", inner),
+            (("inspect", inner, "--save-contract", inner), "--save-contract", inner),
+            (("inspect", copy, "--expect", contract, "--save-contract", contract), "--save-contract", contract),
+            (("bench", copy, "--output-json", inner), "--output-json", inner),
+        ):
+            err = self.fails(*arguments, code=1)
+            self.assertIn(f"{option} {place}: that is", err)
+            self.assertIn("read", err)
+        self.assertEqual(self.json("inspect", copy, "--json")["kind"], "aimodel")
 
     def test_compile(self):
         self.assertIn("the folder '/nonexist' does not exist", self.fails("compile", ASSET, "-o", "/nonexist/a.aimodelc", code=1))

@@ -63,15 +63,6 @@ class Text(SessionTest):
         self.assertIn("holds a text and no conversation; --no-template", err)
         self.assertIn("holds a text and no conversation", self.fails("chat", cli.BUNDLE, "--session", session, code=1, stdin="Hi\n"))
 
-    def test_file_of_the_library(self):
-        # The library writes no FILE.json: the states alone are enough for a text.
-        session = self.fresh("library.session")
-        first = self.generate("--raw-tokens", self.tokens(PROMPT), "--session", session)
-        os.remove(session + ".json")
-        second = self.generate("--raw-tokens", self.tokens([7]), "--session", session)
-        n = first["session"]["saved_tokens"]
-        self.assertEqual(second["prompt_tokens"], (PROMPT + first["tokens"])[:n] + [7])
-
 
 class Conversation(SessionTest):
     def test_generate_and_chat_go_on_with_each_other(self):
@@ -210,7 +201,7 @@ class Saving(SessionTest):
         for command in ("generate", "chat"):
             more = ("--prompt", "Hi") if command == "generate" else ()
             err = self.fails(command, cli.BUNDLE, *more, "--session", damaged, code=1, stdin="Hi\n")
-            self.assertIn("restoring the session", err)
+            self.assertIn(f"the session '{damaged}': ", err)
         shutil.copy(session, damaged)
         for text in ("{}", '{"format":"cairn-conversation","version":9}', "[", '{"format":"cairn-conversation","version":1,"messages":3}'):
             self.write("damaged.session.json", text)

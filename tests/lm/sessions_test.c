@@ -272,7 +272,7 @@ static void test_damaged_files(void **state) {
   }
   for (size_t cut = 0; cut < bytes; cut += cut < 200 ? 1 : 211) {
     write_file(data, cut);
-    lm_expect(cairn_llm_restore(llm, g_file), CAIRN_CORRUPT, "restoring the session");
+    lm_expect(cairn_llm_restore(llm, g_file), CAIRN_CORRUPT, "the session '");
     assert_int_equal(held(llm), n);
   }
   result r = generate(llm, tokens, 30, 8);

@@ -16,7 +16,8 @@ typedef struct reader {
   crn_session_header header;
   int32_t *tokens;      ///< with the numbers of images of this model
   size_t tokens_bytes;  ///< of the allocation
-  const unsigned char *rows, *whole, *snapshots;
+  const unsigned char *note, *rows, *whole, *snapshots;
+  size_t note_bytes;
 } reader;
 
 static cairn_status take(reader *r, size_t bytes, const unsigned char **out) {
@@ -78,6 +79,12 @@ static cairn_status check_key(reader *r) {
   char difference[320];
   crn_llm_key_difference(key, (const char *)text, r->header.key_bytes, difference, sizeof difference);
   return CRN_FAIL(INCOMPATIBLE, "it was saved with another model or other options: %s", difference);
+}
+
+static cairn_status take_note(reader *r) {
+  r->note_bytes = r->header.version > CRN_SESSION_VERSION_PLAIN ? r->header.note_bytes : 0;
+  if (r->note_bytes > CAIRN_SESSION_NOTE_BYTES) return CRN_FAIL(CORRUPT, "it has a note of %zu bytes", r->note_bytes);
+  return take_padded(r, r->note_bytes, &r->note);
 }
 
 static cairn_status take_tokens(reader *r) {
@@ -249,6 +256,7 @@ static cairn_status write_all(reader *r) {
 static cairn_status read_all(reader *r, const crn_file_map *map) {
   CRN_TRY(check_header(r, map));
   CRN_TRY(check_key(r));
+  CRN_TRY(take_note(r));
   CRN_TRY(take_tokens(r));
   const int32_t *saved = (const int32_t *)(const void *)(r->at - (r->tokens_bytes + (-r->tokens_bytes & 7)));
   CRN_TRY(take_states(r));
@@ -261,23 +269,38 @@ static cairn_status read_all(reader *r, const crn_file_map *map) {
   return status;
 }
 
-static cairn_status restore(cairn_llm *llm, const char *path) {
+static cairn_status restore(cairn_llm *llm, const char *path, void *out_note, size_t *out_note_bytes) {
   reader r = {.llm = llm};
   crn_file_map map = {0};
-  cairn_status status = crn_file_map_open(path, &map);
-  if (status == CAIRN_OK) status = read_all(&r, &map);
+  CRN_TRY_NOTE(crn_file_map_open(path, &map), "restoring the session '%s'", path);
+  cairn_status status = read_all(&r, &map);
+  // What is wrong with it is said of "it": of which file stands in front.
+  if (status != CAIRN_OK) crn_fail(status, __FILE__, __LINE__, "the session '%s': %s", path, cairn_last_error()->message);
+  if (status == CAIRN_OK && out_note) {
+    if (r.note_bytes) memcpy(out_note, r.note, r.note_bytes);
+    *out_note_bytes = r.note_bytes;
+  }
   if (r.tokens) crn_free(&llm->context->allocator, r.tokens, r.tokens_bytes);
   crn_file_map_close(&map);
-  return status == CAIRN_OK ? status : crn_note(status, "restoring the session '%s'", path);
+  return status;
 }
 
-cairn_status cairn_llm_restore(cairn_llm *llm, const char *path) {
+static cairn_status restore_into(cairn_llm *llm, const char *path, void *out_note, size_t *out_note_bytes) {
   if (!llm) return CRN_FAIL(INVALID_ARGUMENT, "a session is restored into a sequence: none was given");
   if (!path || !*path) return CRN_FAIL(INVALID_ARGUMENT, "the name of the session to restore is empty");
   CRN_TRY(crn_llm_acquire(llm));
   const int64_t start = crn_trace_begin(llm->context);
-  cairn_status status = restore(llm, path);
+  cairn_status status = restore(llm, path, out_note, out_note_bytes);
   CRN_TRACE_END(llm->context, start, "engine", path, "Restore session %lld", (long long)llm->history.n);
   crn_llm_yield(llm);
   return status;
+}
+
+cairn_status cairn_llm_restore(cairn_llm *llm, const char *path) { return restore_into(llm, path, NULL, NULL); }
+
+cairn_status cairn_llm_restore_with_note(cairn_llm *llm, const char *path, void *out_note, size_t *out_note_bytes) {
+  CRN_REQUIRE(out_note);
+  CRN_REQUIRE(out_note_bytes);
+  *out_note_bytes = 0;
+  return restore_into(llm, path, out_note, out_note_bytes);
 }

@@ -16,6 +16,8 @@ typedef struct saver {
   size_t filled, n_put;  ///< of it, and of all
   CRN_VEC(uint64_t) sums;
   image_list images;
+  const void *note;
+  size_t note_bytes;
 } saver;
 
 static cairn_status write_piece(saver *s) {
@@ -145,6 +147,7 @@ static size_t total_bytes(const saver *s, const crn_str *key) {
   const cairn_llm *llm = s->llm;
   const size_t tokens = (size_t)llm->history.n * sizeof(int32_t), whole = crn_llm_whole_bytes(&llm->states);
   size_t bytes = CRN_SESSION_HEADER_BYTES + key->size + padding(key->size) + tokens + padding(tokens);
+  bytes += s->note_bytes + padding(s->note_bytes);
   bytes += crn_llm_all_rows_bytes(&llm->states, llm->history.n) + whole + llm->snapshots.items.size * (8 + whole);
   for (size_t i = 0; i < s->images.size; i++) bytes += image_bytes(&s->images.items[i]);
   return bytes + CRN_SESSION_SUM_BYTES;
@@ -153,15 +156,17 @@ static size_t total_bytes(const saver *s, const crn_str *key) {
 static cairn_status put_all(saver *s, const crn_str *key) {
   const cairn_llm *llm = s->llm;
   const crn_session_header header = {.magic = CRN_SESSION_MAGIC,
-                                     .version = CRN_SESSION_VERSION,
+                                     .version = s->note_bytes ? CRN_SESSION_VERSION : CRN_SESSION_VERSION_PLAIN,
                                      .order = 0x01020304,
                                      .file_bytes = total_bytes(s, key),
                                      .n_tokens = (uint64_t)llm->history.n,
                                      .key_bytes = (uint32_t)key->size,
                                      .n_images = (uint32_t)s->images.size,
-                                     .n_snapshots = (uint32_t)llm->snapshots.items.size};
+                                     .n_snapshots = (uint32_t)llm->snapshots.items.size,
+                                     .note_bytes = (uint32_t)s->note_bytes};
   CRN_TRY(put(s, &header, sizeof header));
   CRN_TRY(put_padded(s, key->data, key->size));
+  if (s->note_bytes) CRN_TRY(put_padded(s, s->note, s->note_bytes));
   CRN_TRY(put_padded(s, llm->history.tokens, (size_t)llm->history.n * sizeof *llm->history.tokens));
   CRN_TRY(put_rows(s));
   CRN_TRY(put_whole_states(s, NULL));
@@ -182,8 +187,8 @@ static cairn_status write_file(saver *s, const char *path, const crn_str *key) {
   return status;
 }
 
-static cairn_status save(cairn_llm *llm, const char *path) {
-  saver s = {.llm = llm};
+static cairn_status save(cairn_llm *llm, const char *path, const void *note, size_t note_bytes) {
+  saver s = {.llm = llm, .note = note, .note_bytes = note_bytes};
   const crn_str *key;
   if (llm->is_dirty) return CRN_FAIL(FAILED_PRECONDITION, "a run failed before, so the states hold no known tokens to save");
   if (crn_llm_rows_were_dropped(&llm->states))
@@ -196,12 +201,17 @@ static cairn_status save(cairn_llm *llm, const char *path) {
   return status == CAIRN_OK ? status : crn_note(status, "saving a session to '%s'", path);
 }
 
-cairn_status cairn_llm_save(cairn_llm *llm, const char *path) {
+cairn_status cairn_llm_save(cairn_llm *llm, const char *path) { return cairn_llm_save_with_note(llm, path, NULL, 0); }
+
+cairn_status cairn_llm_save_with_note(cairn_llm *llm, const char *path, const void *note, size_t note_bytes) {
   if (!llm) return CRN_FAIL(INVALID_ARGUMENT, "the session of a sequence is saved: none was given");
   if (!path || !*path) return CRN_FAIL(INVALID_ARGUMENT, "the name of the session to save is empty");
+  CRN_REQUIRE_SOME(note, note_bytes);
+  if (note_bytes > CAIRN_SESSION_NOTE_BYTES)
+    return CRN_FAIL(OUT_OF_RANGE, "the note of a session has %zu bytes, at most %d are kept", note_bytes, (int)CAIRN_SESSION_NOTE_BYTES);
   CRN_TRY(crn_llm_acquire(llm));
   const int64_t start = crn_trace_begin(llm->context);
-  cairn_status status = save(llm, path);
+  cairn_status status = save(llm, path, note, note_bytes);
   CRN_TRACE_END(llm->context, start, "engine", path, "Save session %lld", (long long)llm->history.n);
   crn_llm_yield(llm);
   return status;
