@@ -32,7 +32,7 @@ static void open_all(void) {
   snprintf(g_file, sizeof g_file, "/tmp/cairn-session-fuzz-%d", (int)getpid());
   need(cairn_context_create(&(cairn_context_options){.n_threads = 1}, &g_context) == CAIRN_OK);
   need(cairn_llm_open(g_context, CAIRN_TEST_DATA "/llm-forms/lm_hybrid", NULL, &g_llm) == CAIRN_OK);
-  need(cairn_llm_forward(g_llm, &o) == CAIRN_OK && cairn_llm_save(g_llm, g_file) == CAIRN_OK);
+  need(cairn_llm_forward(g_llm, &o) == CAIRN_OK && cairn_llm_save_with_note(g_llm, g_file, "a note", 6) == CAIRN_OK);
   FILE *f = fopen(g_file, "rb");
   need(f && fseek(f, 0, SEEK_END) == 0);
   g_saved_bytes = (size_t)ftell(f);

@@ -55,7 +55,8 @@ OF = {
     ("cairn_llm_render", "conversation_json"): '"[]"', ("cairn_llm_render", "bytes"): "2",
     ("cairn_tokenizer_create_from_json", "json"): '"{}"', ("cairn_tokenizer_create_from_json", "json_bytes"): "2",
     ("cairn_function_run", "out_outputs"): "OUT", ("cairn_state_create", "shapes"): "&f.state_shape",
-    ("cairn_state_create", "n_shapes"): "1", ("cairn_llm_save", "path"): "f.path", ("cairn_llm_save_with_note", "path"): "f.path", ("cairn_function_run_batch", "n"): "1",
+    ("cairn_state_create", "n_shapes"): "1", ("cairn_llm_save", "path"): "f.path", ("cairn_function_run_batch", "n"): "1",
+    ("cairn_llm_save_with_note", "path"): "f.path", ("cairn_llm_save_with_note", "note_bytes"): "16",
     ("cairn_tokenizer_encode_offsets", "out_spans"): "f.spans", ("cairn_cache_clear", "out_bytes"): "&f.bytes",
 }
 # NULL that a header allows, by function and argument: the call must succeed. "*" stands for every argument of that name.

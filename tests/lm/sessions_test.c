@@ -305,17 +305,65 @@ static void test_lying_files(void **state) {
     }
   }
   assert_true(n_refused > 1000);
-  for (int version = 0; version <= 3; version += 3) {
+  for (int version = 0; version <= 4; version += 4) {
     memcpy(copy, data, bytes);
     copy[8] = (unsigned char)version;
     write_signed(copy, bytes);
     lm_expect(cairn_llm_restore(llm, g_file), CAIRN_INCOMPATIBLE,
-              version ? "its version is 3, this build reads 1 to 2" : "its version is 0, this build reads 1 to 2");
+              version ? "its version is 4, this build reads 1 to 3" : "its version is 0, this build reads 1 to 3");
   }
   write_file(data, bytes);
   LM_OK(cairn_llm_restore(llm, g_file));
   free(data);
   free(copy);
+  cairn_llm_close(llm);
+}
+
+// What the caller gives comes back, whatever its size; without it the file is the one that older builds read.
+static void test_note(void **state) {
+  (void)state;
+  int32_t tokens[30];
+  unsigned char note[CAIRN_SESSION_NOTE_BYTES + 1], back[CAIRN_SESSION_NOTE_BYTES];
+  size_t n = 1, bytes, plain_bytes;
+  lm_fill(tokens, 30, 4, 40);
+  for (size_t i = 0; i < sizeof note; i++) note[i] = (unsigned char)(i * 7);
+  cairn_llm *llm = lm_open_path(g_context, FORMS "lm_hybrid", NULL);
+  generate(llm, tokens, 30, 4);
+  LM_OK(cairn_llm_save(llm, g_file));
+  result expected = generate(llm, tokens, 30, 8);
+  LM_OK(cairn_llm_restore_with_note(llm, g_file, back, &n));
+  assert_int_equal(n, 0);
+  unsigned char *plain = read_file(&plain_bytes);
+  assert_int_equal(plain[8], CRN_SESSION_VERSION_PLAIN);
+  static const size_t kSizes[] = {1, 8, 64, 255, CAIRN_SESSION_NOTE_BYTES};
+  for (size_t i = 0; i < sizeof kSizes / sizeof *kSizes; i++) {
+    LM_OK(cairn_llm_save_with_note(llm, g_file, note, kSizes[i]));
+    unsigned char *data = read_file(&bytes);
+    assert_int_equal(data[8], CRN_SESSION_VERSION);
+    assert_int_equal(bytes, plain_bytes + (kSizes[i] + 7) / 8 * 8);
+    LM_OK(cairn_llm_reset(llm, 0));
+    memset(back, 0, sizeof back);
+    LM_OK(cairn_llm_restore_with_note(llm, g_file, back, &n));
+    assert_int_equal(n, kSizes[i]);
+    assert_memory_equal(back, note, n);
+    // Whoever does not ask for it gets the sequence all the same.
+    LM_OK(cairn_llm_restore(llm, g_file));
+    // A size that lies.
+    static const uint32_t kLies[] = {0, 1u << 8 | 1, 1u << 31, UINT32_MAX};
+    for (size_t k = 0; k < sizeof kLies / sizeof *kLies; k++) {
+      memcpy(data + 44, &kLies[k], sizeof kLies[k]);
+      write_signed(data, bytes);
+      lm_expect(cairn_llm_restore_with_note(llm, g_file, back, &n), CAIRN_CORRUPT, g_file);
+      assert_int_equal(n, 0);
+    }
+    free(data);
+  }
+  result r = generate(llm, tokens, 30, 8);
+  same_tokens("with a note", &r, &expected);
+  lm_expect(cairn_llm_save_with_note(llm, g_file, note, sizeof note), CAIRN_OUT_OF_RANGE, "the note of a session has 257 bytes");
+  lm_expect(cairn_llm_save_with_note(llm, g_file, NULL, 1), CAIRN_INVALID_ARGUMENT, "'note'");
+  lm_expect(cairn_llm_restore_with_note(llm, g_file, NULL, &n), CAIRN_INVALID_ARGUMENT, "'out_note'");
+  free(plain);
   cairn_llm_close(llm);
 }
 
@@ -453,10 +501,11 @@ static int make_folder(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_round_trips),   cmocka_unit_test(test_storages),     cmocka_unit_test(test_eight_bits),
-      cmocka_unit_test(test_empty),         cmocka_unit_test(test_window),       cmocka_unit_test(test_images),
-      cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_lying_files),  cmocka_unit_test(test_older_version),
-      cmocka_unit_test(test_many_pieces),   cmocka_unit_test(test_other_models), cmocka_unit_test(test_killed)};
+      cmocka_unit_test(test_round_trips),   cmocka_unit_test(test_storages),    cmocka_unit_test(test_eight_bits),
+      cmocka_unit_test(test_empty),         cmocka_unit_test(test_window),      cmocka_unit_test(test_images),
+      cmocka_unit_test(test_damaged_files), cmocka_unit_test(test_lying_files), cmocka_unit_test(test_older_version),
+      cmocka_unit_test(test_note),          cmocka_unit_test(test_many_pieces), cmocka_unit_test(test_other_models),
+      cmocka_unit_test(test_killed)};
   g_context = lm_context(1);
   int failed = cmocka_run_group_tests(tests, make_folder, remove_folder);
   cairn_context_release(g_context);
