@@ -198,7 +198,7 @@ static cairn_status save(cairn_llm *llm, const char *path, const void *note, siz
   if (status == CAIRN_OK) status = write_file(&s, path, key);
   for (size_t i = 0; i < s.images.size; i++) cairn_ndarray_release(s.images.items[i].features);
   crn_vec_free(&llm->context->allocator, &s.images);
-  return status == CAIRN_OK ? status : crn_note(status, "saving a session to '%s'", path);
+  return status;
 }
 
 cairn_status cairn_llm_save(cairn_llm *llm, const char *path) { return cairn_llm_save_with_note(llm, path, NULL, 0); }
@@ -212,6 +212,7 @@ cairn_status cairn_llm_save_with_note(cairn_llm *llm, const char *path, const vo
   CRN_TRY(crn_llm_acquire(llm));
   const int64_t start = crn_trace_begin(llm->context);
   cairn_status status = save(llm, path, note, note_bytes);
+  if (status != CAIRN_OK) crn_fail(status, __FILE__, __LINE__, "the session '%s' is not saved: %s", path, cairn_last_error()->message);
   CRN_TRACE_END(llm->context, start, "engine", path, "Save session %lld", (long long)llm->history.n);
   crn_llm_yield(llm);
   return status;
