@@ -20,6 +20,7 @@
 #include "tools/commands.h"
 #include "tools/generation.h"
 #include "tools/json_writer.h"
+#include "tools/outputs.h"
 
 #define GROUP_PROTOCOL "Protocol"
 #define GROUP_OUTPUT "Output"
@@ -98,7 +99,7 @@ static const crn_tool_option g_alias_options[] = {
      .kind = OPTION_TEXT,
      .offset = AT(output_json),
      .argument = "FILE",
-     .place = PLACE_OUTPUT,
+     .place = PLACE_DEEP,
      .group = GROUP_OUTPUT,
      .help = "results as a JSON file"},
     {.name = "clear-coreai-cache",
@@ -452,7 +453,8 @@ static int run_alias(crn_tool *t, const void *values) {
     fprintf(stderr, "Error: Model path not found: %s\n", o->model);
     return TOOL_FAILURE;
   }
-  if (make_parent(t, o->output_json) != CAIRN_OK) return crn_tool_fail(t);
+  if (make_parent(t, o->output_json) != CAIRN_OK || crn_output_check_file("--output-json", o->output_json) != CAIRN_OK)
+    return crn_tool_fail(t);
   if (o->clear_cache && crn_tool_clear_cache(t, o->model, o->model) != CAIRN_OK) return crn_tool_fail(t);
   return run_bench_on(t, o, o->model, true);
 }

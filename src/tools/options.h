@@ -44,6 +44,7 @@ typedef enum crn_option_place {
   PLACE_MODEL,    ///< is read, and may be a name that is looked for
   PLACE_TABLE,    ///< INPUT=FILE, where FILE is read
   PLACE_OUTPUT,   ///< a file that is written
+  PLACE_DEEP,     ///< a file that is written, in folders that are made
   PLACE_SESSION,  ///< FILE and FILE.json are written
   PLACE_FOLDER,   ///< files are put in
   PLACE_ASSET,    ///< the folder itself is written
