@@ -108,7 +108,7 @@ static void test_together(void **state) {
   cairn_context *context = lm_context(2);
   const kind forms[] = {{FORMS "lm_hybrid", {0}, 40, 31, 50, true},
                         {FORMS "lm_hybrid", {.snapshot_interval = 8, .prefill_chunk = 9}, 40, 31, 50, true},
-                        {FORMS "lm_static_one", {0}, 40, 30, 50, true},
+                        {FORMS "lm_static_one", {0}, 40, 30, 50, false},
                         {FORMS "lm_host_cache/model.aimodel", {0}, 40, 33, 40, true}};
   for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) check_together(context, &forms[i]);
   lm_need(PAGED);

@@ -295,7 +295,7 @@ static void expect_refusal(const char *path, const cairn_llm_options *options, c
 static void test_refusals(void **state) {
   (void)state;
   expect_refusal(FORMS "lm_host_cache/model.aimodel", &(cairn_llm_options){.kv = "paged"}, CAIRN_UNSUPPORTED, "plain inputs");
-  expect_refusal(FORMS "lm_static_one/model.aimodel", &(cairn_llm_options){.kv = "chunked"}, CAIRN_UNSUPPORTED, "is read whole by");
+  expect_refusal(FORMS "lm_dynamic/model.aimodel", &(cairn_llm_options){.kv = "chunked"}, CAIRN_UNSUPPORTED, "is read whole by");
   expect_refusal(FORMS "lm_hybrid/model.aimodel", &(cairn_llm_options){.kv = "chunked"}, CAIRN_UNSUPPORTED, "is no cache of rows");
   expect_refusal(FORMS "lm_dynamic/model.aimodel", &(cairn_llm_options){.kv = "growing", .kv_type = "int8"}, CAIRN_UNSUPPORTED,
                  "needs pages");
@@ -308,7 +308,7 @@ static void test_refusals(void **state) {
   // Where something copies the caches out of their pages it is said.
   cairn_llm *llm;
   cairn_llm_info info;
-  LM_OK(cairn_llm_open(g_context, FORMS "lm_static_one/model.aimodel", &(cairn_llm_options){.kv = "paged"}, &llm));
+  LM_OK(cairn_llm_open(g_context, FORMS "lm_dynamic/model.aimodel", &(cairn_llm_options){.kv = "paged"}, &llm));
   cairn_llm_describe(llm, &info);
   bool is_said = false;
   for (int i = 0; i < info.n_decisions; i++) is_said |= strcmp(info.decisions[i].what, "kv_pages") == 0;
