@@ -8,6 +8,9 @@
 #include "base/checked.h"
 #include "base/region.h"
 
+// Of the map with the addresses behind its end up to that of a huge page.
+static size_t whole_bytes(const crn_huge_map *map) { return (map->bytes + CRN_HUGE_PAGE - 1) / CRN_HUGE_PAGE * CRN_HUGE_PAGE; }
+
 #if defined(__linux__) && defined(MADV_POPULATE_READ) && defined(MREMAP_DONTUNMAP)
 #include <sys/ioctl.h>
 
@@ -72,7 +75,7 @@ bool crn_huge_map_open(int fd, size_t offset, size_t bytes, crn_huge_map *map) {
 }
 
 bool crn_huge_copy_begin(const crn_huge_map *map, crn_huge_copy *copy) {
-  *copy = (crn_huge_copy){.bytes = (map->bytes + CRN_HUGE_PAGE - 1) / CRN_HUGE_PAGE * CRN_HUGE_PAGE};
+  *copy = (crn_huge_copy){.bytes = whole_bytes(map)};
   void *p = take_addresses(copy->bytes);
   if (!p) return false;
   copy->pages = p;
@@ -109,8 +112,7 @@ bool crn_huge_map_open(int fd, size_t offset, size_t bytes, crn_huge_map *map) {
 #endif
 
 void crn_huge_map_close(crn_huge_map *map) {
-  // The addresses behind the end of the file belong to the map, too.
-  if (map->data) munmap((void *)map->data, (map->bytes + CRN_HUGE_PAGE - 1) / CRN_HUGE_PAGE * CRN_HUGE_PAGE);
+  if (map->data) munmap((void *)map->data, whole_bytes(map));
   *map = (crn_huge_map){0};
 }
 

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "execute/failing_test.h"
 #include "execute/internal.h"
 #include "execute/model.h"
 #include "execute/replay.h"
@@ -189,21 +190,6 @@ static cairn_ndarray *new_array(const pair *p, cairn_dtype dtype, const int64_t 
 }
 
 // --- memory that fails --------------------------------------------------------------------------------------------------------
-
-static int64_t g_allocations, g_fail_at, g_live;
-
-static void *failing_alloc(void *self, size_t bytes, size_t align) {
-  (void)self;
-  if (++g_allocations == g_fail_at) return NULL;
-  g_live++;
-  return crn_default_allocator()->alloc(crn_default_allocator()->self, bytes, align);
-}
-
-static void failing_free(void *self, void *pointer, size_t bytes) {
-  (void)self;
-  g_live -= pointer != NULL;
-  crn_default_allocator()->free(crn_default_allocator()->self, pointer, bytes);
-}
 
 static void open_pair(pair *p, uint64_t seed, bool is_traced) {
   const cairn_allocator allocator = {NULL, failing_alloc, failing_free};

@@ -11,6 +11,7 @@
 
 #include "base/context.h"
 #include "cairn/model.h"
+#include "execute/failing_test.h"
 #include "execute/model.h"
 #include "program/builder.h"
 
@@ -226,21 +227,6 @@ static void test_refusals(void **state) {
 }
 
 // --- memory that fails ------------------------------------------------------------------------------------------------------------
-
-static int64_t g_allocations, g_fail_at, g_live;
-
-static void *failing_alloc(void *self, size_t bytes, size_t align) {
-  (void)self;
-  if (++g_allocations == g_fail_at) return NULL;
-  g_live++;
-  return crn_default_allocator()->alloc(crn_default_allocator()->self, bytes, align);
-}
-
-static void failing_free(void *self, void *pointer, size_t bytes) {
-  (void)self;
-  g_live -= pointer != NULL;
-  crn_default_allocator()->free(crn_default_allocator()->self, pointer, bytes);
-}
 
 static void test_failing_allocations(void **state) {
   (void)state;

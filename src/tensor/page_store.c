@@ -2,9 +2,9 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/checked.h"
+#include "base/region.h"
 
 // Idle pages beyond so many bytes (but always two) go back to the allocator.
 enum { IDLE_BYTES = 64 << 20, IDLE_PAGES = 2 };
@@ -12,7 +12,7 @@ enum { IDLE_BYTES = 64 << 20, IDLE_PAGES = 2 };
 // Pages of some size are cut out of larger blocks that begin and end where huge pages of the system do: attention walks through a layer of
 // all pages, and with small ones nearly every piece of it would have its address looked up anew. Blocks grow with what there is; of theirs
 // only what was cut is memory. Such pages are given back with the store.
-enum { SMALLEST_CUT = 128 << 10, SMALLEST_BLOCK = 8 << 20, LARGEST_BLOCK = 64 << 20, BLOCK_ALIGN = 2 << 20 };
+enum { SMALLEST_CUT = 128 << 10, SMALLEST_BLOCK = 8 << 20, LARGEST_BLOCK = 64 << 20 };
 
 typedef struct block {
   struct block *next;
@@ -48,17 +48,14 @@ static cairn_status make_block(const crn_page_store *s, int64_t made, block **ou
   while (wanted < LARGEST_BLOCK && wanted / page < (size_t)made) wanted *= 2;
   size_t n = page < wanted ? wanted / page : 1;
   block *b;
-  if (!crn_align_size(n * page, BLOCK_ALIGN, &wanted)) return CRN_FAIL(OUT_OF_RANGE, "a page of %zu bytes is too large", s->bytes);
+  if (!crn_align_size(n * page, CRN_HUGE_PAGE, &wanted)) return CRN_FAIL(OUT_OF_RANGE, "a page of %zu bytes is too large", s->bytes);
   CRN_TRY(crn_alloc(a, sizeof *b, &b));
   b->bytes = wanted;
-  b->data = a->alloc(a->self, b->bytes, BLOCK_ALIGN);
-  if (!b->data) {
+  cairn_status status = crn_alloc_huge(a, wanted, &b->data);
+  if (status != CAIRN_OK) {
     crn_free(a, b, sizeof *b);
-    return CRN_FAIL(OUT_OF_MEMORY, "cannot allocate %zu bytes", wanted);
+    return status;
   }
-#ifdef MADV_HUGEPAGE
-  madvise(b->data, b->bytes, MADV_HUGEPAGE);
-#endif
   *out_block = b;
   *out_n = n;
   return CAIRN_OK;

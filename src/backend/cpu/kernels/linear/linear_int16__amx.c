@@ -321,13 +321,7 @@ INLINE void make_unit(linear_int16_weights *n, crn_linear_format f) {
   n->done++;
 }
 
-#define KERNEL(rhs, f)                                             \
-  static void make_##rhs(linear_int16_weights *n, int64_t until) { \
-    while (n->done < until) make_unit(n, f);                       \
-  }                                                                \
-  LINEAR_INT16_KERNEL(rhs, amx, make_##rhs)
-
-KERNEL(q4, CRN_LINEAR_Q4)
-KERNEL(q4m, CRN_LINEAR_Q4M)
-KERNEL(q8, CRN_LINEAR_Q8)
-KERNEL(q8m, CRN_LINEAR_Q8M)
+LINEAR_INT16_KERNEL(q4, amx, CRN_LINEAR_Q4)
+LINEAR_INT16_KERNEL(q4m, amx, CRN_LINEAR_Q4M)
+LINEAR_INT16_KERNEL(q8, amx, CRN_LINEAR_Q8)
+LINEAR_INT16_KERNEL(q8m, amx, CRN_LINEAR_Q8M)

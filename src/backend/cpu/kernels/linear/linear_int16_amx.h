@@ -60,16 +60,19 @@ INLINE void linear_int16_store(unsigned char *out, __m512i v0, __m512i v1, __m51
 void crn_linear_int16__amx(const crn_linear_weights *w, linear_int16_make make, const char *rows, size_t row_bytes, int64_t n_rows,
                            int64_t tile_begin, int64_t tile_end, float *out, int64_t ld, char *scratch, const crn_linear_sink *sink);
 
-/// Both forms of the kernel that `make` makes the weights for.
-#define LINEAR_INT16_KERNEL(rhs, isa, make)                                                                                       \
+/// Both forms of the kernel whose weights the file's make_unit(n, what) makes, a unit at a time.
+#define LINEAR_INT16_KERNEL(rhs, isa, what)                                                                                       \
+  static void make_##rhs(linear_int16_weights *n, int64_t until) {                                                                \
+    while (n->done < until) make_unit(n, what);                                                                                   \
+  }                                                                                                                               \
   void crn_linear_int16_parts_##rhs##__amx(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows,       \
                                            int64_t tile_begin, int64_t tile_end, float *sums, int64_t ld, void *scratch,          \
                                            const crn_linear_sink *sink) {                                                         \
-    crn_linear_int16__amx(w, make, rows, row_bytes, n_rows, tile_begin, tile_end, sums, ld, scratch, sink);                       \
+    crn_linear_int16__amx(w, make_##rhs, rows, row_bytes, n_rows, tile_begin, tile_end, sums, ld, scratch, sink);                 \
   }                                                                                                                               \
   void crn_linear_int16_##rhs##_f32_32x16__##isa(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, \
                                                  int64_t tile_begin, int64_t tile_end, float *out, int64_t ld, void *scratch) {   \
-    crn_linear_int16__amx(w, make, rows, row_bytes, n_rows, tile_begin, tile_end, out, ld, scratch, NULL);                        \
+    crn_linear_int16__amx(w, make_##rhs, rows, row_bytes, n_rows, tile_begin, tile_end, out, ld, scratch, NULL);                  \
   }
 
 #endif

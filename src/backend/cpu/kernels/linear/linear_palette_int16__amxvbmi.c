@@ -170,14 +170,8 @@ P_INLINE void make_unit(linear_int16_weights *n, int bits) {
   n->done++;
 }
 
-#define KERNEL(rhs, bits)                                          \
-  static void make_##rhs(linear_int16_weights *n, int64_t until) { \
-    while (n->done < until) make_unit(n, bits);                    \
-  }                                                                \
-  LINEAR_INT16_KERNEL(rhs, amxvbmi, make_##rhs)
-
-KERNEL(p1, 1)
-KERNEL(p2, 2)
-KERNEL(p4, 4)
-KERNEL(p6, 6)
-KERNEL(p8, 8)
+LINEAR_INT16_KERNEL(p1, amxvbmi, 1)
+LINEAR_INT16_KERNEL(p2, amxvbmi, 2)
+LINEAR_INT16_KERNEL(p4, amxvbmi, 4)
+LINEAR_INT16_KERNEL(p6, amxvbmi, 6)
+LINEAR_INT16_KERNEL(p8, amxvbmi, 8)
