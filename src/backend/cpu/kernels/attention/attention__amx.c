@@ -1,4 +1,4 @@
-// Products of the bf16 mode on AMX tiles; everything else is shared with avx512bf16.
+// Products of the bf16 mode on AMX tiles; everything else is in attention__avx512bf16.c.
 #include <immintrin.h>
 
 #include "backend/cpu/kernels/attention/bf16.h"

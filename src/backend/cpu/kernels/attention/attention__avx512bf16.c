@@ -1,3 +1,5 @@
+// What attention in bf16 does besides its products: terms of queries and keys, values, softmax. Without tiles these products are no faster
+// than exact ones (dot products of pairs of bf16 take as long as two of f32), so that there are none.
 #include <immintrin.h>
 
 #include "backend/cpu/kernels/attention/bf16.h"
@@ -205,77 +207,3 @@ void crn_bf16_finish(const crn_bf16_state *state, const float *sums, const float
     _mm512_mask_storeu_ps(out + i, some16(d - i), _mm512_div_ps(_mm512_mul_ps(_mm512_loadu_ps(sums + i), k), under));
   }
 }
-
-// --- products without tiles -----------------------------------------------------------------------------------------------
-
-static void nothing(void) {}
-
-INLINE __m512 broadcast_pair(const uint16_t *p) { return _mm512_castsi512_ps(_mm512_set1_epi32(*(const int *)(const void *)p)); }
-INLINE __m512 pairs(__m512 sum, __m512 a, __m512i b) { return _mm512_dpbf16_ps(sum, (__m512bh)_mm512_castps_si512(a), (__m512bh)b); }
-
-// Six items × 32 columns, or fewer items at the end: items in registers, right sides one pair after the other.
-INLINE void multiply(const uint16_t *left, int64_t ld_left, const uint16_t *right0, const uint16_t *right1, int64_t n_pairs,
-                     __m512 acc[][2], int items) {
-  for (int64_t p = 0; p < n_pairs; p++) {
-    __m512i b0 = _mm512_loadu_si512(right0 + 32 * p), b1 = _mm512_loadu_si512(right1 + 32 * p);
-#pragma GCC unroll 8
-    for (int r = 0; r < items; r++) {
-      __m512 x = broadcast_pair(left + r * ld_left + 2 * p);
-      acc[r][0] = pairs(acc[r][0], x, b0);
-      acc[r][1] = pairs(acc[r][1], x, b1);
-    }
-  }
-}
-
-// The products of terms that count, the smaller ones first.
-static void score(const uint16_t *q, int64_t d, const uint16_t *keys, int key_terms, int from, int to, float *scores) {
-  for (int c = from; c < to; c += 32) {
-    for (int r = 0; r < CRN_BF16_ITEMS; r += 8) {
-      const uint16_t *items = q + r * 2 * d, *k0 = keys + c * d * key_terms, *k1 = k0 + 16 * d * key_terms;
-      __m512 acc[8][2];
-#pragma GCC unroll 8
-      for (int i = 0; i < 8; i++) acc[i][0] = acc[i][1] = _mm512_setzero_ps();
-      for (int64_t i = 0; i < d; i += 32, k0 += key_terms * TILE, k1 += key_terms * TILE) {
-        multiply(items + d + i, 2 * d, k0, k1, 16, acc, 8);
-        if (key_terms > 1) multiply(items + i, 2 * d, k0 + TILE, k1 + TILE, 16, acc, 8);
-        multiply(items + i, 2 * d, k0, k1, 16, acc, 8);
-      }
-#pragma GCC unroll 8
-      for (int i = 0; i < 8; i++) {
-        _mm512_storeu_ps(scores + (r + i) * BLOCK + c, acc[i][0]);
-        _mm512_storeu_ps(scores + (r + i) * BLOCK + c + 16, acc[i][1]);
-      }
-    }
-  }
-}
-
-static void add(const uint16_t *weights, const uint16_t *values, int from, int to, int64_t d, float *sums) {
-  for (int64_t i = 0; i < d; i += 32) {
-    for (int r = 0; r < CRN_BF16_ITEMS; r += 8) {
-      __m512 acc[8][2];
-      float *out = sums + r * d + i;
-#pragma GCC unroll 8
-      for (int j = 0; j < 8; j++) acc[j][0] = _mm512_loadu_ps(out + j * d), acc[j][1] = _mm512_loadu_ps(out + j * d + 16);
-      for (int c = from; c < to; c += 32) {
-        const uint16_t *tiles = values + i * BLOCK + c / 32 * 2 * TILE;
-        multiply(weights + r * BLOCK + c, BLOCK, tiles, tiles + TILE, 16, acc, 8);
-      }
-#pragma GCC unroll 8
-      for (int j = 0; j < 8; j++) _mm512_storeu_ps(out + j * d, acc[j][0]), _mm512_storeu_ps(out + j * d + 16, acc[j][1]);
-    }
-  }
-}
-
-const crn_bf16_parts crn_bf16_parts__avx512bf16 = {
-    .exact = &crn_attention_parts__avx512,
-    .begin = nothing,
-    .end = nothing,
-    .pack_query = crn_bf16_pack_query,
-    .pack_keys = {crn_bf16_pack_keys_f32, crn_bf16_pack_keys_f16, crn_bf16_pack_keys_bf16},
-    .pack_values = {crn_bf16_pack_values_f32, crn_bf16_pack_values_f16, crn_bf16_pack_values_bf16},
-    .score = score,
-    .add_mask = crn_bf16_add_mask,
-    .soften = crn_bf16_soften,
-    .add = add,
-    .finish = crn_bf16_finish,
-};

@@ -43,12 +43,12 @@ typedef struct crn_bf16_parts {
   void (*finish)(const crn_bf16_state *state, const float *sums, const float *sink, int64_t d, float *out);
 } crn_bf16_parts;
 
-extern const crn_bf16_parts crn_bf16_parts__avx512bf16, crn_bf16_parts__amx;
+extern const crn_bf16_parts crn_bf16_parts__amx;
 
 /// Terms of packed keys of a type of cache.
 static inline int crn_bf16_key_terms(int type) { return type == CRN_CACHE_BF16 ? 1 : 2; }
 
-/// Loops of avx512bf16 that amx shares.
+/// Loops that need no tiles (attention__avx512bf16.c).
 #define CRN_BF16_SHARED(type)                                                               \
   void crn_bf16_pack_keys_##type(const void *const *rows, int n, int64_t d, uint16_t *out); \
   void crn_bf16_pack_values_##type(const void *const *rows, int n, int64_t d, uint16_t *out, uint64_t *strange);

@@ -1,7 +1,7 @@
 // Many rows of 16-bit and f32 weights in the modes BF16 and INT8: weights that are not bf16 are turned into bf16 tiles in scratch memory
 // once, then all rows are multiplied with them, 32 rows times 32 outputs in tile registers and sums in f32 over all inputs.
 //
-// A call goes in stages (linear_stages_amx.h). Between tile instructions the weights of the next stage are widened, and its packed weights,
+// A call goes in stages (linear_stages.h). Between tile instructions the weights of the next stage are widened, and its packed weights,
 // rows and sums are asked for in time.
 #include <immintrin.h>
 
@@ -9,7 +9,7 @@
 #include "backend/cpu/kernels/linear/linear_amx.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
 #include "backend/cpu/kernels/linear/linear_pairs_avx512bf16.h"
-#include "backend/cpu/kernels/linear/linear_stages_amx.h"
+#include "backend/cpu/kernels/linear/linear_stages.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
 #include "backend/cpu/kernels/narrow_avx512.h"
 

@@ -5,75 +5,29 @@
 // ones in another, and over a piece nothing is rounded. Products in bf16, which take two thirds of the time, keep 8 bits of each side, and
 // a model of thirty layers adds up their errors to several thousandths of the cosine of its logits.
 //
-// A call goes in stages (linear_stages_amx.h). Between tile instructions the weights of the next stage are made, and the sums of the tile
+// A call goes in stages (linear_stages.h). Between tile instructions the weights of the next stage are made, and the sums of the tile
 // before are scaled and added to what earlier pieces gave.
 #include <immintrin.h>
 
 #include "backend/cpu/kernels/linear/linear.h"
 #include "backend/cpu/kernels/linear/linear_amx.h"
 #include "backend/cpu/kernels/linear/linear_int16_amx.h"
+#include "backend/cpu/kernels/linear/linear_int16_rows.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
-#include "backend/cpu/kernels/linear/linear_stages_amx.h"
+#include "backend/cpu/kernels/linear/linear_stages.h"
 #include "backend/cpu/kernels/linear/linear_table.h"
 
 enum {
   LANES = LINEAR_LANES,
   ROWS = LINEAR_TILE_ROWS,
   BLOCK_ROWS = CRN_LINEAR_ROW_BLOCK,
-  ROW_LINE = CRN_LINEAR_ROW_LINE,      ///< bytes of a block of inputs, of which a row has two: high and low ones
-  ROWS_BYTES = BLOCK_ROWS * ROW_LINE,  ///< of such lines of a block of rows
+  ROW_LINE = CRN_LINEAR_ROW_LINE,  ///< bytes of a block of inputs, of which a row has two: high and low ones
+  ROWS_BYTES = LINEAR_ROWS_BYTES,
   UNITS = LINEAR_INT16_UNITS,
-  SUMS = ROWS * LANES,     ///< of a tile register
-  TOP = LINEAR_INT16_TOP,  ///< of which the inverse of SMALLEST is not too large a multiple
-  SCALES = ROW_LINE / 4    ///< of the pieces of a row that lie in a line
+  SUMS = ROWS * LANES,  ///< of a tile register
 };
 
-#define SMALLEST (LINEAR_SMALLEST * 256)
-
-INLINE int64_t piece_begin(int64_t blocks, int64_t piece) { return blocks * piece / LINEAR_PIECES(blocks); }
-
-// --- rows -----------------------------------------------------------------------------------------------------------------
-
-INLINE __m512 load_some(const float *x, int64_t n) {
-  return _mm512_maskz_loadu_ps(n >= LANES ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1), x);
-}
-
-// The scale of n values, and its inverse; NaN and 0 when there are infinities or NaN.
-INLINE float scale_values(const float *x, int64_t n, float *out_inverse) {
-  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-  // Compared as integers, infinities and NaN are the largest.
-  __m512i most = _mm512_setzero_si512();
-  for (int64_t i = 0; i < n; i += LANES)
-    most = _mm512_max_epi32(most, _mm512_and_si512(_mm512_castps_si512(load_some(x + i, n - i)), magnitude));
-  const int32_t bits = _mm512_reduce_max_epi32(most);
-  const float top = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(bits)));
-  *out_inverse = 0;
-  if (bits >= 0x7f800000) return __builtin_nanf("");
-  if (top < SMALLEST) return 0;
-  *out_inverse = TOP / top;
-  return top / TOP;
-}
-
-void crn_linear_prepare_int16__amx(const float *x, int64_t k, void *out_row) {
-  const int64_t blocks = LINEAR_BLOCKS(k), pieces = LINEAR_PIECES(blocks);
-  char *scales = (char *)out_row + 2 * blocks * ROWS_BYTES;
-  for (int64_t piece = 0; piece < pieces; piece++) {
-    const int64_t begin = piece_begin(blocks, piece), end = piece_begin(blocks, piece + 1);
-    const int64_t at = begin * LINEAR_BLOCK, n = (k < end * LINEAR_BLOCK ? k : end * LINEAR_BLOCK) - at;
-    float inverse;
-    const float scale = scale_values(x + at, n, &inverse);
-    *(float *)(void *)(scales + piece / SCALES * ROWS_BYTES + piece % SCALES * 4) = scale;
-    char *out = (char *)out_row + 2 * begin * ROWS_BYTES;
-    for (int64_t i = 0; i < (end - begin) * LINEAR_BLOCK; i += LANES) {
-      __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(load_some(x + at + i, n - i), _mm512_set1_ps(inverse)));
-      if (inverse == 0) v = _mm512_setzero_si512();
-      char *to = out + i / LINEAR_BLOCK * 2 * ROWS_BYTES + i % LINEAR_BLOCK;
-      // The low byte is signed: what it takes away the high one has more.
-      _mm_store_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8(_mm512_srai_epi32(_mm512_add_epi32(v, _mm512_set1_epi32(128)), 8)));
-      _mm_store_si128((__m128i *)(void *)(to + ROWS_BYTES), _mm512_cvtepi32_epi8(v));
-    }
-  }
-}
+void crn_linear_prepare_int16__amx(const float *x, int64_t k, void *out_row) { linear_int16_prepare(x, k, out_row, false); }
 
 // --- stages ---------------------------------------------------------------------------------------------------------------
 
@@ -212,7 +166,7 @@ INLINE void multiply_tiles(const call *c, const stage *s, const span *rows, cons
   product p = {.rows = rows_of(c, rows->row, s->block) + rows->at * ROW_LINE, .n_blocks = s->n_blocks, .next_rows = next};
   scaling before = {0};
   p.next_lines = next ? (2 * BLOCK_ROWS + s->n_tiles - 1) / s->n_tiles : 0;
-  const char *row_scales = rows_of(c, rows->row, c->blocks) + s->piece / SCALES * ROWS_BYTES + s->piece % SCALES * 4 + rows->at * ROW_LINE;
+  const char *row_scales = rows_of(c, rows->row, c->blocks) + linear_int16_number(s->piece) + rows->at * ROW_LINE;
   for (int64_t t = 0; t < s->n_tiles; t++, p.next_rows += p.n_blocks * p.next_lines * ROW_LINE) {
     p.wide = wide_of(m, s) + t * s->n_blocks * LINEAR_INT16_BLOCK;
     p.sums = m->sums + t % 2 * 4 * SUMS;

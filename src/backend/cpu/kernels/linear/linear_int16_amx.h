@@ -8,13 +8,13 @@
 
 #include "backend/cpu/kernels/linear/linear.h"
 #include "backend/cpu/kernels/linear/linear_amx.h"
+#include "backend/cpu/kernels/linear/linear_int16_rows.h"
 #include "backend/cpu/kernels/linear/linear_layout.h"
 
 enum {
   LINEAR_INT16_PLANE = LINEAR_BLOCK * LINEAR_LANES,  ///< bytes of a block's high or low bytes
   LINEAR_INT16_BLOCK = 2 * LINEAR_INT16_PLANE,
-  LINEAR_INT16_UNITS = 8,       ///< in which a block is made
-  LINEAR_INT16_TOP = 127 * 256  ///< the largest integer; rows are such integers too
+  LINEAR_INT16_UNITS = 8  ///< in which a block is made
 };
 
 /// A piece of the inputs of some tiles, unit after unit of block after block, tile after tile.

@@ -14,8 +14,8 @@
 ///
 /// Prepared rows are padded with zeros to whole blocks. EXACT: f32. BF16: bf16. INT8: all quants, then an f32 scale per group, then
 /// an i32 sum of the quants per group. INT16: of each block the high bytes, then the low ones, signed, that is high * 256 + low; then an
-/// f32 scale per piece of LINEAR_PIECES. The size of a row is an odd number of cache lines, lest rows of a power of two meet in the same
-/// sets of the cache.
+/// f32 scale per piece of LINEAR_PIECES, and where the kernel wants them the sums of the integers of each group, as f32. The size of a row
+/// is an odd number of cache lines, lest rows of a power of two meet in the same sets of the cache.
 #ifndef CRN_BACKEND_CPU_KERNELS_LINEAR_LAYOUT_H
 #define CRN_BACKEND_CPU_KERNELS_LINEAR_LAYOUT_H
 

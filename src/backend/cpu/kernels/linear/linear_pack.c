@@ -31,7 +31,7 @@ size_t crn_linear_row_bytes(crn_linear_mode mode, int64_t k) {
   } else if (mode == CRN_LINEAR_MODE_BF16) {
     bytes = blocks * LINEAR_BLOCK * sizeof(uint16_t);
   } else if (mode == CRN_LINEAR_ROWS_INT16) {
-    bytes = blocks * LINEAR_BLOCK * sizeof(uint16_t) + LINEAR_PIECES(blocks) * sizeof(float);
+    bytes = blocks * LINEAR_BLOCK * sizeof(uint16_t) + (LINEAR_PIECES(blocks) + groups) * sizeof(float);
   } else {
     bytes = blocks * LINEAR_BLOCK + groups * (sizeof(float) + sizeof(int32_t));
   }

@@ -32,11 +32,8 @@ SCRATCH scratch_few(int64_t k) {
   return groups * LINEAR_TILE_ROWS * 12 + LINEAR_FEW_BLOCKS * 4 * (LINEAR_TILE_ROWS * LINEAR_LANES * 4 + CRN_LINEAR_GROUP * LINEAR_LANES);
 }
 
-// A block of BF16 rows: values, and per group a sum; every part of the block begins at a cache line.
-SCRATCH scratch_pairs(int64_t k) {
-  size_t inputs = (size_t)LINEAR_BLOCKS(k) * LINEAR_BLOCK;
-  return LINEAR_INTERLEAVED * (inputs * sizeof(uint16_t) + inputs / CRN_LINEAR_GROUP * sizeof(float) + 64);
-}
+// The values of a block of BF16 rows.
+SCRATCH scratch_pairs(int64_t k) { return LINEAR_INTERLEAVED * (size_t)LINEAR_BLOCKS(k) * LINEAR_BLOCK * sizeof(uint16_t); }
 
 // Tiles as bf16, as much as is widened at a time, twice.
 SCRATCH scratch_bf16(int64_t k) {
@@ -49,6 +46,12 @@ SCRATCH scratch_int16(int64_t k) {
   (void)k;
   return (size_t)2 * LINEAR_WIDE_TILES * LINEAR_LANES * (sizeof(uint16_t) * LINEAR_WIDE_BLOCKS * LINEAR_BLOCK + sizeof(float)) +
          (size_t)2 * 4 * LINEAR_TILE_ROWS * LINEAR_LANES * sizeof(int32_t);
+}
+
+// The quants of up to LINEAR_WIDE_TILES tiles over a piece, a byte each.
+SCRATCH scratch_unpacked(int64_t k) {
+  (void)k;
+  return (size_t)LINEAR_WIDE_TILES * LINEAR_WIDE_BLOCKS * (LINEAR_BLOCK / CRN_LINEAR_GROUP) * LINEAR_UNPACKED_GROUP;
 }
 
 // A pair of tiles as f32.
@@ -82,12 +85,14 @@ crn_linear_parts_fn crn_linear_parts_of(const crn_linear_kernel *kernel) {
 #if defined(__x86_64__)
 #define PART(rhs) {crn_linear_bf16_##rhs##_f32_32x32__amx, crn_linear_parts_##rhs##__amx},
 #define PART_INT16(rhs, isa) {crn_linear_int16_##rhs##_f32_32x16__##isa, crn_linear_int16_parts_##rhs##__amx},
+#define PART_VNNI(rhs) {crn_linear_int16_##rhs##_f32_16x16__avx512vnni, crn_linear_int16_parts_##rhs##__avx512vnni},
   static const struct {
     crn_linear_fn run;
     crn_linear_parts_fn parts;
-  } all[] = {LINEAR_AMX_PARTS(PART) LINEAR_AMX_INT16_PARTS(PART_INT16)};
+  } all[] = {LINEAR_AMX_PARTS(PART) LINEAR_AMX_INT16_PARTS(PART_INT16) LINEAR_VNNI_PARTS(PART_VNNI)};
 #undef PART
 #undef PART_INT16
+#undef PART_VNNI
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
     if (all[i].run == kernel->run) return all[i].parts;
   }
@@ -98,7 +103,7 @@ crn_linear_parts_fn crn_linear_parts_of(const crn_linear_kernel *kernel) {
 
 int64_t crn_linear_row_block(const crn_linear_kernel *kernel) {
 #if defined(__x86_64__)
-  if (kernel->prepare == crn_linear_prepare_bf16__amx || kernel->prepare == crn_linear_prepare_int16__amx) return CRN_LINEAR_ROW_BLOCK;
+  if (kernel->rows_mode == CRN_LINEAR_ROWS_INT16 || kernel->prepare == crn_linear_prepare_bf16__amx) return CRN_LINEAR_ROW_BLOCK;
 #endif
   (void)kernel;
   return 1;

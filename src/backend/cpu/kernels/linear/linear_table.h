@@ -16,6 +16,9 @@ enum { LINEAR_TILE_ROWS = 16 };
 /// Blocks that the kernel with byte tiles has in each of its stages.
 enum { LINEAR_FEW_BLOCKS = 4 };
 
+/// Bytes of a group of inputs of a tile, unpacked: quants, scales and what goes with the sum of a row's inputs.
+enum { LINEAR_UNPACKED_GROUP = CRN_LINEAR_GROUP * CRN_LINEAR_TILE + 2 * 4 * CRN_LINEAR_TILE };
+
 /// Products with weights that somebody turned into [inputs][16] f32 (a pair of tiles: w1 may equal w0), for the palettes.
 void crn_linear_wide_pair__avx512(const float *w0, const float *w1, int64_t k, const char *rows, size_t row_bytes, int64_t n_rows,
                                   float *out, int64_t ld);
@@ -33,11 +36,15 @@ LINEAR_AMX_PARTS(LINEAR_DECLARE_PARTS)
 #define LINEAR_AMX_INT16_PARTS(PART) \
   PART(q4, amx)                      \
   PART(q4m, amx) PART(q8, amx) PART(q8m, amx) PART(p1, amxvbmi) PART(p2, amxvbmi) PART(p4, amxvbmi) PART(p6, amxvbmi) PART(p8, amxvbmi)
-#define LINEAR_DECLARE_INT16_PARTS(rhs, isa)                                                                                \
-  void crn_linear_int16_parts_##rhs##__amx(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, \
-                                           int64_t tile_begin, int64_t tile_end, float *sums, int64_t ld, void *scratch,    \
-                                           const crn_linear_sink *sink);
-LINEAR_AMX_INT16_PARTS(LINEAR_DECLARE_INT16_PARTS)
+#define LINEAR_VNNI_PARTS(PART) PART(q4) PART(q4m) PART(q8) PART(q8m)
+#define LINEAR_DECLARE_INT16_PARTS(rhs, isa)                                                                                  \
+  void crn_linear_int16_parts_##rhs##__##isa(const crn_linear_weights *w, const void *rows, size_t row_bytes, int64_t n_rows, \
+                                             int64_t tile_begin, int64_t tile_end, float *sums, int64_t ld, void *scratch,    \
+                                             const crn_linear_sink *sink);
+#define LINEAR_DECLARE_AMX(rhs, isa) LINEAR_DECLARE_INT16_PARTS(rhs, amx)
+#define LINEAR_DECLARE_VNNI(rhs) LINEAR_DECLARE_INT16_PARTS(rhs, avx512vnni)
+LINEAR_AMX_INT16_PARTS(LINEAR_DECLARE_AMX)
+LINEAR_VNNI_PARTS(LINEAR_DECLARE_VNNI)
 #endif
 
 #define LINEAR(format, mode, rows, least, lhs, rhs, tile, isa, bits, prepare, scratch)                                                 \

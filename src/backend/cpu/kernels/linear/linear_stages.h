@@ -1,9 +1,9 @@
-/// The walk of kernels with tile registers through many rows and tiles. A call goes in stages: up to LINEAR_WIDE_TILES tiles of outputs
-/// over a piece of up to LINEAR_WIDE_BLOCKS blocks of inputs. 32 rows of a piece stay in the first-level cache while they are multiplied
-/// with tile after tile, which come from the second level; sums wait there between pieces. All the rows, tiles and sums of a stage together
-/// fit into a second level of 2 MB. What the next stage needs is made ready meanwhile.
-#ifndef CRN_BACKEND_CPU_KERNELS_LINEAR_STAGES_AMX_H
-#define CRN_BACKEND_CPU_KERNELS_LINEAR_STAGES_AMX_H
+/// The walk of kernels for many rows, whose rows lie in blocks, through rows and tiles. A call goes in stages: up to LINEAR_WIDE_TILES
+/// tiles of outputs over a piece of up to LINEAR_WIDE_BLOCKS blocks of inputs. 32 rows of a piece stay in the first-level cache while they
+/// are multiplied with tile after tile, which come from the second level; sums wait there between pieces. All the rows, tiles and sums of a
+/// stage together fit into a second level of 2 MB. What the next stage needs is made ready meanwhile.
+#ifndef CRN_BACKEND_CPU_KERNELS_LINEAR_STAGES_H
+#define CRN_BACKEND_CPU_KERNELS_LINEAR_STAGES_H
 
 #include "backend/cpu/kernels/linear/linear_amx.h"
 
