@@ -1,9 +1,9 @@
 // Products of the bf16 mode on AMX tiles; everything else is in attention__avx512bf16.c.
 #include <immintrin.h>
 
-#include "backend/cpu/kernels/attention/bf16.h"
+#include "backend/cpu/kernels/attention/packed.h"
 
-enum { BLOCK = CRN_BF16_BLOCK, TILE = 512 };  // elements of a packed tile
+enum { BLOCK = CRN_PACKED_BLOCK, TILE = 512 };  // elements of a packed tile
 
 // Eight whole tiles: 0 to 3 sums, 4 and 5 left, 6 and 7 right sides. Constant and in memory, for the compiler does not see that the
 // instruction reads all of it.
@@ -25,7 +25,8 @@ static inline __attribute__((always_inline)) void ask(const void *p, int64_t byt
 }
 
 // The products of terms that count: with the first term of the keys both of the queries, and with the second one the first.
-static void score(const uint16_t *q, int64_t d, const uint16_t *keys, int key_terms, int from, int to, float *scores) {
+static void score(const void *queries, int64_t d, const void *packed, int key_terms, int from, int to, float *scores) {
+  const uint16_t *q = queries, *keys = packed;
   size_t q_bytes = (size_t)d * 2 * 2;
   for (int c = from; c < to; c += 32) {
     const uint16_t *left = keys + c * d * key_terms, *right = left + 16 * d * key_terms;
@@ -66,7 +67,8 @@ static void score(const uint16_t *q, int64_t d, const uint16_t *keys, int key_te
   }
 }
 
-static void add(const uint16_t *weights, const uint16_t *values, int from, int to, int64_t d, float *sums) {
+static void add(const void *packed_weights, const void *packed_values, int from, int to, int64_t d, float *sums) {
+  const uint16_t *weights = packed_weights, *values = packed_values;
   size_t sum_bytes = (size_t)d * 4;
   for (int64_t i = 0; i < d; i += 32) {
     float *top = sums + i, *bottom = sums + 16 * d + i;
@@ -95,8 +97,11 @@ static void add(const uint16_t *weights, const uint16_t *values, int from, int t
   }
 }
 
-const crn_bf16_parts crn_bf16_parts__amx = {
+const crn_packed_parts crn_packed_parts__amx = {
     .exact = &crn_attention_parts__avx512,
+    .bytes = 2,
+    .query_terms = 2,
+    .key_terms = {2, 2, 1},
     .begin = begin,
     .end = end,
     .pack_query = crn_bf16_pack_query,

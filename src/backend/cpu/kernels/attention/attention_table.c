@@ -1,7 +1,7 @@
 #include "backend/cpu/kernels/attention/attention.h"
-#include "backend/cpu/kernels/attention/bf16.h"
 #include "backend/cpu/kernels/attention/exact.h"
 #include "backend/cpu/kernels/attention/items.h"
+#include "backend/cpu/kernels/attention/packed.h"
 #include "backend/cpu/kernels/attention/parts.h"
 #include "base/cpu.h"
 

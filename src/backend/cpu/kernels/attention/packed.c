@@ -1,22 +1,22 @@
-// Attention in bf16 arithmetic for blocks of rows: every job packs the keys and values it needs, 128 positions at a time, and lets
+// Attention of the modes that round, for blocks of rows: every job packs the keys and values it needs, 128 positions at a time, and lets
 // its items, 32 at a time, meet them while they are in the cache.
-#include "backend/cpu/kernels/attention/bf16.h"
+#include "backend/cpu/kernels/attention/packed.h"
 
 #include "backend/cpu/kernels/attention/exact.h"
 #include "backend/cpu/kernels/attention/items.h"
 #include "tensor/half.h"
 
-enum { BLOCK = CRN_BF16_BLOCK, ITEMS = CRN_BF16_ITEMS, MOST_ITEMS = 512 };
+enum { BLOCK = CRN_PACKED_BLOCK, ITEMS = CRN_PACKED_ITEMS, MOST_ITEMS = 512 };
 
 typedef struct work {
   const crn_attention *a;
-  const crn_bf16_parts *parts;
+  const crn_packed_parts *parts;
   int64_t kv_head, key_size, value_size;  ///< sizes are rounded up to 32
-  int key_terms;
+  int64_t query_bytes, key_bytes;         ///< packed, of an item and of a position
   int n_items;
   crn_attention_item *items;
-  crn_bf16_state *states;
-  uint16_t *queries, *keys, *values, *weights;
+  crn_packed_state *states;
+  char *queries, *keys, *values, *weights;  ///< packed
   float *sums, *scores;
   int64_t mask_items;  ///< items that share a mask's row: a group, or 1
   float *masks;        ///< added to the block's scores, 128 for each of them; NULL when nothing is
@@ -35,20 +35,22 @@ static void *carve(char *base, size_t *at, size_t bytes) {
   return part;
 }
 
-static size_t lay_out(work *w, const crn_attention *a, int64_t n, void *scratch) {
-  size_t at = 0, count = (size_t)padded(n);
+static size_t lay_out(work *w, const crn_packed_parts *parts, const crn_attention *a, int64_t n, void *scratch) {
+  size_t at = 0, count = (size_t)padded(n), bytes = (size_t)parts->bytes;
   w->a = a;
+  w->parts = parts;
   w->n_items = (int)n;
   w->key_size = padded(a->key_size);
-  w->key_terms = crn_bf16_key_terms(a->k.type);
+  w->query_bytes = w->key_size * parts->query_terms * parts->bytes;
+  w->key_bytes = w->key_size * parts->key_terms[a->k.type] * parts->bytes;
   w->value_size = padded(a->value_size);
   w->items = carve(scratch, &at, count * sizeof *w->items);
   w->states = carve(scratch, &at, count * sizeof *w->states);
-  w->queries = carve(scratch, &at, count * (size_t)w->key_size * 2 * 2);
+  w->queries = carve(scratch, &at, count * (size_t)w->query_bytes);
   w->sums = carve(scratch, &at, count * (size_t)w->value_size * sizeof(float));
-  w->keys = carve(scratch, &at, BLOCK * (size_t)(w->key_size * w->key_terms) * 2);
-  w->values = carve(scratch, &at, BLOCK * (size_t)w->value_size * 2);
-  w->weights = carve(scratch, &at, ITEMS * BLOCK * 2);
+  w->keys = carve(scratch, &at, BLOCK * (size_t)w->key_bytes);
+  w->values = carve(scratch, &at, BLOCK * (size_t)w->value_size * bytes);
+  w->weights = carve(scratch, &at, ITEMS * BLOCK * bytes);
   w->scores = carve(scratch, &at, ITEMS * BLOCK * sizeof(float));
   w->live = carve(scratch, &at, ITEMS * 2 * sizeof(uint64_t));
   w->mask_items = a->mask && a->mask_head_stride ? 1 : a->heads / a->kv_heads;
@@ -68,16 +70,16 @@ static void fill_zero(void *data, size_t bytes) {
 static void start_items(work *w, int64_t first_row) {
   const crn_attention *a = w->a;
   int64_t group = a->heads / a->kv_heads, count = padded(w->n_items);
-  fill_zero(w->queries, (size_t)(count * w->key_size) * 2 * 2);
+  fill_zero(w->queries, (size_t)(count * w->query_bytes));
   fill_zero(w->sums, (size_t)(count * w->value_size) * 4);
-  fill_zero(w->weights, ITEMS * BLOCK * 2);
+  fill_zero(w->weights, (size_t)(ITEMS * BLOCK * w->parts->bytes));
   fill_zero(w->zeros, (size_t)(w->key_size > w->value_size ? w->key_size : w->value_size) * sizeof(float));
   for (int64_t i = 0; i < w->n_items; i++) {
     int64_t row = first_row + i / group, head = w->kv_head * group + i % group;
     w->items[i] = crn_attention_item_of(a, row, head);
-    w->states[i] = (crn_bf16_state){.top = -__builtin_inff()};
+    w->states[i] = (crn_packed_state){.top = -__builtin_inff()};
     const float *q = a->q + row * a->q_row_stride + head * a->q_head_stride;
-    w->parts->pack_query(q, a->key_size, a->scale * CRN_BF16_LOG2E, w->queries + i * w->key_size * 2);
+    w->parts->pack_query(q, a->key_size, a->scale * CRN_PACKED_LOG2E, w->queries, i);
   }
 }
 
@@ -98,7 +100,7 @@ static void pack_block(work *w, int from, int to) {
   const void *rows[BLOCK];
   find_rows(w, &a->k, from, to, rows);
   int first = from / 32 * 32, n = (to + 31) / 32 * 32 - first;
-  w->parts->pack_keys[a->k.type](rows + first, n, a->key_size, w->keys + first * w->key_size * w->key_terms);
+  w->parts->pack_keys[a->k.type](rows + first, n, a->key_size, w->keys + first * w->key_bytes);
   find_rows(w, &a->v, from, to, rows);
   w->parts->pack_values[a->v.type](rows, (to + 31) / 32 * 32, a->value_size, w->values, w->strange);
 }
@@ -169,6 +171,11 @@ static float element(const void *row, int type, int64_t i) {
   return type == CRN_CACHE_F16 ? crn_f16_to_f32(h) : crn_bf16_to_f32(h);
 }
 
+static float weight_at(const work *w, int i) {
+  if (w->parts->bytes == 2) return crn_bf16_to_f32(((const uint16_t *)(const void *)w->weights)[i]);
+  return ((const float *)(const void *)w->weights)[i];
+}
+
 // Values that are not finite were packed as zeros: they reach only the items that see their position.
 static void add_strange(const work *w, int i, int n) {
   const crn_attention *a = w->a;
@@ -176,11 +183,12 @@ static void add_strange(const work *w, int i, int n) {
     if (!(w->strange[c / 64] >> c % 64 & 1)) continue;
     const void *row = crn_cache_at(&a->v, w->kv_head, w->first + c);
     for (int64_t d = 0; d < a->value_size; d++) {
-      float v = crn_bf16_to_f32(crn_bf16_from_f32(element(row, a->v.type, d)));
+      float v = element(row, a->v.type, d);
+      if (w->parts->bytes == 2) v = crn_bf16_to_f32(crn_bf16_from_f32(v));
       if (v - v == 0) continue;
       for (int r = 0; r < n; r++) {
         if (!(w->live[2 * r + c / 64] >> c % 64 & 1)) continue;
-        w->sums[(i + r) * w->value_size + d] += crn_bf16_to_f32(w->weights[r * BLOCK + c]) * v;
+        w->sums[(i + r) * w->value_size + d] += weight_at(w, r * BLOCK + c) * v;
       }
     }
   }
@@ -200,7 +208,7 @@ static void take_items(work *w, int i, int n) {
   int from, to;
   extent(any, &from, &to);
   from = from / 32 * 32, to = (to + 31) / 32 * 32;
-  w->parts->score(w->queries + i * w->key_size * 2, w->key_size, w->keys, w->key_terms, from, to, w->scores);
+  w->parts->score(w->queries + i * w->query_bytes, w->key_size, w->keys, w->parts->key_terms[w->a->k.type], from, to, w->scores);
   if (w->masks) add_masks(w, i, n, from, to);
   float *sums = w->sums + i * w->value_size;
   w->parts->soften(w->scores, w->weights, all ? NULL : w->live, n, from, to, w->states + i, sums, w->value_size);
@@ -208,25 +216,24 @@ static void take_items(work *w, int i, int n) {
   if (w->strange[0] | w->strange[1]) add_strange(w, i, n);
 }
 
-void crn_attention_plan_bf16(const crn_attention_kernel *kernel, const crn_attention *a, int n_workers, crn_attention_plan *out) {
-  (void)kernel;
+void crn_attention_plan_packed(const crn_attention_kernel *kernel, const crn_attention *a, int n_workers, crn_attention_plan *out) {
   work w;
   int64_t group = a->heads / a->kv_heads, block = MOST_ITEMS / group > 0 ? MOST_ITEMS / group : 1;
   while (block * group > ITEMS && block > 1 && a->kv_heads * ((a->rows + block - 1) / block) < 4 * (int64_t)n_workers) block /= 2;
   if (block > a->rows) block = a->rows;
   *out = (crn_attention_plan){.block_rows = block};
   out->jobs = a->kv_heads * ((a->rows + block - 1) / block);
-  out->worker_bytes = lay_out(&w, a, block * group, NULL);
+  out->worker_bytes = lay_out(&w, kernel->parts, a, block * group, NULL);
 }
 
-void crn_attention_run_bf16(const crn_attention_kernel *kernel, const crn_attention *a, const crn_attention_plan *plan, int64_t job,
-                            void *scratch, void *shared) {
+void crn_attention_run_packed(const crn_attention_kernel *kernel, const crn_attention *a, const crn_attention_plan *plan, int64_t job,
+                              void *scratch, void *shared) {
   (void)shared;
   // As with exact arithmetic: blocks of a head one after the other, the last rows first.
   int64_t blocks = (a->rows + plan->block_rows - 1) / plan->block_rows, row = (blocks - 1 - job % blocks) * plan->block_rows;
   int64_t group = a->heads / a->kv_heads, rows = a->rows - row < plan->block_rows ? a->rows - row : plan->block_rows;
-  work w = {.parts = kernel->parts, .kv_head = job / blocks};
-  lay_out(&w, a, rows * group, scratch);
+  work w = {.kv_head = job / blocks};
+  lay_out(&w, kernel->parts, a, rows * group, scratch);
   start_items(&w, row);
   w.parts->begin();
   int64_t low, high;
@@ -254,7 +261,7 @@ void crn_attention_run_bf16(const crn_attention_kernel *kernel, const crn_attent
   }
 }
 
-void crn_attention_merge_bf16(const crn_attention_kernel *kernel, const crn_attention *a, const crn_attention_plan *plan, int64_t job,
-                              void *scratch, void *shared) {
+void crn_attention_merge_packed(const crn_attention_kernel *kernel, const crn_attention *a, const crn_attention_plan *plan, int64_t job,
+                                void *scratch, void *shared) {
   (void)kernel, (void)a, (void)plan, (void)job, (void)scratch, (void)shared;
 }
