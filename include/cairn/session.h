@@ -54,6 +54,12 @@ CAIRN_API cairn_status cairn_llm_restore(cairn_llm *llm, const char *path);
 /// has none.
 CAIRN_API cairn_status cairn_llm_restore_with_note(cairn_llm *llm, const char *path, void *out_note, size_t *out_note_bytes);
 
+/// The model's identity as files of sequences have it: the SHA-256 of its files, in hex with a NUL, to `out_text`, which has room for
+/// CAIRN_LLM_IDENTITY_BYTES. The first call may read the files. Thread: safe. Errors: UNSUPPORTED (the model came from no file), IO,
+/// OUT_OF_MEMORY.
+enum { CAIRN_LLM_IDENTITY_BYTES = 65 };
+CAIRN_API cairn_status cairn_llm_identify(const cairn_llm *llm, char *out_text);
+
 // --- models that are loaded when they are needed ------------------------------------------------------------------------
 
 /// A model to be loaded: path and options. Equal ones of a context are one object, so nothing is loaded twice; it is forgotten with its

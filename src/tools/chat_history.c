@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "tools/places.h"
 
 static cairn_status out_of_memory(void) { return CRN_FAIL(OUT_OF_MEMORY, "no memory for the conversation"); }
 
@@ -160,6 +161,7 @@ static cairn_status for_images(crn_tool *t, const crn_chat_history *h, crn_image
     json_array_foreach(content, p, part) {
       const char *path = json_string_value(json_object_get(part, "path"));
       if (!path) continue;
+      CRN_TRY(crn_places_check_read(t, path));
       CRN_TRY(check_image(part, path));
       if (images) CRN_TRY(crn_images_add(t, images, path));
     }
@@ -167,7 +169,7 @@ static cairn_status for_images(crn_tool *t, const crn_chat_history *h, crn_image
   return CAIRN_OK;
 }
 
-cairn_status crn_chat_history_check_images(const crn_chat_history *h) { return for_images(NULL, h, NULL); }
+cairn_status crn_chat_history_check_images(crn_tool *t, const crn_chat_history *h) { return for_images(t, h, NULL); }
 
 cairn_status crn_chat_history_take_images(crn_tool *t, const crn_chat_history *h, crn_images *images) {
   crn_images_clear(images);

@@ -32,7 +32,7 @@ cairn_status crn_chat_history_add_bytes(crn_chat_history *h, const char *role, c
 cairn_status crn_chat_history_add_with_images(crn_chat_history *h, const char *role, const char *text, const char *const *paths, size_t n);
 /// Whether the pictures of the whole conversation are there and still those that were shown. Errors: NOT_FOUND, IO; FAILED_PRECONDITION
 /// naming one that has changed.
-cairn_status crn_chat_history_check_images(const crn_chat_history *h);
+cairn_status crn_chat_history_check_images(crn_tool *t, const crn_chat_history *h);
 /// Makes `images` these pictures. Errors: as crn_chat_history_check_images and crn_images_add.
 cairn_status crn_chat_history_take_images(crn_tool *t, const crn_chat_history *h, crn_images *images);
 /// Adds what a reply says, thinks and calls.

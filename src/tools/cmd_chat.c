@@ -264,7 +264,7 @@ static cairn_status open_session(chat *c) {
     return CRN_FAIL(INVALID_ARGUMENT, "--system: the conversation of the session '%s' has begun without it; leave it out", path);
   if (c->interactive) crn_tool_note(c->stream.t, "(the conversation in '%s' goes on: %zu messages)", path, json_array_size(messages));
   CRN_TRY(crn_chat_history_restore(&c->history, messages));
-  return crn_session_blame(&c->session, crn_chat_history_check_images(&c->history));
+  return crn_session_blame(&c->session, crn_chat_history_check_images(c->stream.t, &c->history));
 }
 
 // What can be saved is saved, also when the last reply failed.

@@ -208,7 +208,7 @@ static cairn_status continue_conversation(crn_tool *t, const generate_options *o
   if (crn_session_is_text(s))
     return CRN_FAIL(FAILED_PRECONDITION, "the session '%s' holds a text and no conversation; --no-template goes on with it", o->session);
   if (s->conversation.messages) CRN_TRY(crn_chat_history_restore(h, s->conversation.messages));
-  CRN_TRY(crn_session_blame(s, crn_chat_history_check_images(h)));
+  CRN_TRY(crn_session_blame(s, crn_chat_history_check_images(t, h)));
   CRN_TRY(crn_chat_history_add_with_images(h, "user", job->text.data, o->images.items, (size_t)o->images.n));
   CRN_TRY(crn_chat_history_take_images(t, h, &job->images));
   CRN_TRY(crn_chat_history_text(h, job->llm, &job->history_text));

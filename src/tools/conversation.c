@@ -39,9 +39,11 @@ static cairn_status check_digest(const char *name, const crn_str *text, const js
 }
 
 static cairn_status take_before(const char *name, const json_t *json, crn_conversation *c) {
-  const char *before = NULL;
+  const char *before = NULL, *model = NULL;
   CRN_TRY(crn_json_string(json, name, "before", false, &before));
+  CRN_TRY(crn_json_string(json, name, "model", false, &model));
   if (before) snprintf(c->before, sizeof c->before, "%s", before);
+  if (model) snprintf(c->model, sizeof c->model, "%s", model);
   return CAIRN_OK;
 }
 
@@ -86,6 +88,7 @@ static void write_all(crn_json_writer *w, const char *messages, crn_conversation
   crn_jw_put_text(w, "format", FORMAT);
   crn_jw_put_integer(w, "version", VERSION);
   if (c->before[0]) crn_jw_put_text(w, "before", c->before);
+  if (c->model[0]) crn_jw_put_text(w, "model", c->model);
   if (messages) {
     crn_jw_key(w, "messages");
     crn_jw_raw(w, messages);

@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "base/hash.h"
+#include "cairn/session.h"
 #include "tools/tool.h"
 
 enum { CRN_CONVERSATION_DIGEST_BYTES = 2 * CRN_SHA256_BYTES };
@@ -19,11 +20,12 @@ typedef struct crn_conversation {
   size_t n_tokens;
   char digest[CRN_CONVERSATION_DIGEST_BYTES + 1];  ///< hex; "" = none
   char before[CRN_CONVERSATION_DIGEST_BYTES + 1];
+  char model[CAIRN_LLM_IDENTITY_BYTES];  ///< "" = not known: of an older version
 } crn_conversation;
 
 /// Tokens live in the tool's arena. Errors: NOT_FOUND, IO; CORRUPT naming the file.
 cairn_status crn_conversation_read(crn_tool *t, const char *path, crn_conversation *out_conversation);
-/// Writes messages (none when NULL), tokens and `before` of `c`, and stores the digest in it. Errors: OUT_OF_MEMORY, IO.
+/// Writes messages (none when NULL), tokens, `before` and `model` of `c`, and stores the digest in it. Errors: OUT_OF_MEMORY, IO.
 cairn_status crn_conversation_write(const char *path, crn_conversation *c);
 void crn_conversation_release(crn_conversation *c);
 

@@ -15,7 +15,7 @@ typedef struct place {
   crn_option_place kind;
 } place;
 
-typedef struct places {
+typedef struct crn_places {
   crn_tool *t;
   place *items;
   size_t n;
@@ -114,9 +114,23 @@ static cairn_status check_place(const place *p) {
   }
 }
 
-// A cache holds what is read, too, and a compiled asset may lie in its bundle.
+// Whether a folder of the path is an asset.
+static bool is_in_asset(const char *path) {
+  for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+    const size_t n = (size_t)(slash - path);
+    if ((n > 8 && !strncmp(slash - 8, ".aimodel", 8)) || (n > 9 && !strncmp(slash - 9, ".aimodelc", 9))) return true;
+  }
+  return false;
+}
+
+// A compiled asset may lie in the bundle it was made from, but not in an asset.
 static bool may_hold(const place *output, const place *input) {
-  return output->kind == PLACE_CACHE || (output->kind == PLACE_ASSET && input->kind == PLACE_MODEL);
+  if (output->kind != PLACE_ASSET || input->kind != PLACE_MODEL || crn_path_is_same(output->path, input->path)) return false;
+  crn_str real;
+  crn_str_initialize(&real, NULL);
+  const bool is_apart = crn_path_resolve(output->path, &real) == CAIRN_OK && !is_in_asset(real.data);
+  crn_str_deinitialize(&real);
+  return is_apart;
 }
 
 static cairn_status check_pair(const place *a, const place *b) {
@@ -130,9 +144,25 @@ static cairn_status check_pair(const place *a, const place *b) {
   return crn_output_check_distinct(&x, &y, is_inside);
 }
 
+cairn_status crn_places_check_read(crn_tool *t, const char *path) {
+  const places *all = t->places;
+  for (size_t i = 0; all && i < all->n; i++) {
+    const place *p = &all->items[i];
+    cairn_status status = is_read(p) ? CAIRN_OK : crn_output_check_apart(p->option, p->path, path);
+    if (status == CAIRN_OK) continue;
+    if (t->trace && !strcmp(p->path, t->trace)) t->trace = NULL;
+    return status;
+  }
+  return CAIRN_OK;
+}
+
 cairn_status crn_places_check(crn_tool *t, const crn_tool_command *command, const void *values) {
-  places all = {.t = t};
-  CRN_TRY(gather(&all, command, values));
+  places *kept;
+  CRN_TRY(crn_arena_array(t->arena, 1, sizeof *kept, &kept));
+  *kept = (places){.t = t};
+  CRN_TRY(gather(kept, command, values));
+  t->places = kept;
+  const places all = *kept;
   for (size_t i = 0; i < all.n; i++) CRN_TRY(check_place(&all.items[i]));
   for (size_t i = 0; i < all.n; i++) {
     for (size_t k = i + 1; k < all.n; k++) CRN_TRY(check_pair(&all.items[i], &all.items[k]));

@@ -10,5 +10,8 @@
 /// what is no regular file (a terminal, a pipe, /dev/null) may be used twice. Errors: those of tools/outputs.h; INVALID_ARGUMENT naming
 /// both options.
 cairn_status crn_places_check(crn_tool *t, const crn_tool_command *command, const void *values);
+/// The same for a file that is read and that no option names, such as a picture of a conversation. When it is a place to write to, nothing
+/// is written there any more: --trace is left out. Errors: INVALID_ARGUMENT naming the option.
+cairn_status crn_places_check_read(crn_tool *t, const char *path);
 
 #endif

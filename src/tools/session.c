@@ -52,6 +52,8 @@ cairn_status crn_session_claim(crn_tool *t, const char *path, crn_session *s) {
   if (!path) return CAIRN_OK;
   if (crn_synthetic_is(t->positionals[0]))
     return CRN_FAIL(UNSUPPORTED, OPTION ": a session is recognised by the file of its model, and %s comes from none", t->positionals[0]);
+  struct stat st;
+  if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) return CRN_FAIL(INVALID_ARGUMENT, OPTION " %s: that is no regular file", path);
   CRN_TRY(crn_session_companion(t->arena, path, &s->beside));
   CRN_TRY_NOTE(crn_file_lock_take(path, &s->lock), OPTION ": two processes cannot go on with one session; wait, or choose another file");
   s->path = path;
@@ -85,11 +87,22 @@ static cairn_status take_history(crn_tool *t, cairn_llm *llm, crn_session *s) {
   return CAIRN_OK;
 }
 
+// FILE knows its model; where it is not there, its conversation must.
+static cairn_status check_model(const cairn_llm *llm, const crn_session *s) {
+  char own[CAIRN_LLM_IDENTITY_BYTES];
+  if (!s->conversation.model[0]) return CAIRN_OK;
+  CRN_TRY(cairn_llm_identify(llm, own));
+  if (strcmp(own, s->conversation.model) == 0) return CAIRN_OK;
+  return CRN_FAIL(INCOMPATIBLE, "the session '%s': its conversation '%s' was had with another model ('%.12s...', this one is '%.12s...')",
+                  s->path, s->beside, s->conversation.model, own);
+}
+
 cairn_status crn_session_open(crn_tool *t, cairn_llm *llm, crn_session *s) {
   unsigned char note[CAIRN_SESSION_NOTE_BYTES];
   size_t n = 0;
   if (!s->path) return CAIRN_OK;
   if (!crn_file_exists(s->path)) {
+    CRN_TRY(check_model(llm, s));
     if (crn_file_exists(s->beside))
       crn_tool_note(t, "(the session '%s' has no states: its conversation '%s' is computed again)", s->path, s->beside);
     return CAIRN_OK;
@@ -118,8 +131,10 @@ cairn_status crn_session_save(crn_session *s, cairn_llm *llm, json_t *messages, 
   if (!s->path) return CAIRN_OK;
   s->is_saved = false;
   memcpy(c.before, s->note, sizeof c.before);
+  CRN_TRY(cairn_llm_identify(llm, c.model));
   CRN_TRY(crn_conversation_write(s->beside, &c));
-  CRN_TRY(cairn_llm_save_with_note(llm, s->path, c.digest, CRN_CONVERSATION_DIGEST_BYTES));
+  CRN_TRY_NOTE(cairn_llm_save_with_note(llm, s->path, c.digest, CRN_CONVERSATION_DIGEST_BYTES),
+               "what was said is kept in '%s' all the same, and computed again with the next call", s->beside);
   memcpy(s->note, c.digest, sizeof s->note);
   s->is_saved = true;
   cairn_llm_history(llm, &s->n_saved);

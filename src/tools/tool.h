@@ -32,7 +32,8 @@ struct crn_tool {
   bool told_of_tools;  ///< that the template does not use them: once is enough
   bool mute_log;       ///< warnings of the library are shown by the command itself
   crn_option_integer threads;
-  const char *trace;  ///< file of --trace, NULL = none
+  const char *trace;                ///< file of --trace, NULL = none
+  const struct crn_places *places;  ///< what crn_places_check found, for crn_places_check_read
   const char **positionals;
   int n_positionals;
   cairn_context *context;  ///< made by crn_tool_open_context

@@ -237,6 +237,17 @@ class Names(cli.CliTest):
         file = self.write("file.aimodelc", "")
         self.assertIn("that is a file, a folder is to be written", self.fails("compile", ASSET, "-o", file, code=1))
         self.cairn("compile", ASSET, "-o", self.path("slash.aimodelc") + "/")
+        # Not into what is read, but beside it in its bundle.
+        bundle = self.path("bundle")
+        shutil.copytree(os.path.join(cli.TESTS, BUNDLE), bundle)
+        asset = os.path.join(bundle, os.path.basename(ASSET))
+        own = self.path("own.aimodelc")
+        shutil.copytree(asset, own)
+        for model, out in ((own, own), (asset, asset + "/x.aimodelc"), (bundle, asset + "/x.aimodelc")):
+            self.assertIn("which is read", self.fails("compile", model, "-o", out, code=1))
+        self.cairn("compile", bundle, "-o", bundle + "/x.aimodelc")
+        err = self.fails("generate", bundle, "-p", "x", "-n", "1", "--prompt-cache", bundle + "/cache", code=1)
+        self.assertIn("which is read", err)
 
     def test_import(self):
         out = self.path("t.gguf")

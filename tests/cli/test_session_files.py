@@ -161,6 +161,25 @@ class Pairs(FilesTest):
         self.assertIn(f"the session '{self.path('other')}' holds a text and no conversation; --no-template", err)
 
 
+class Models(FilesTest):
+    @unittest.skipUnless(os.path.isdir(VLM), "the models of the shared data are not here")
+    def test_conversation_of_another_model(self):
+        """With FILE gone, its conversation tells whose it was."""
+        session = self.path("s")
+        self.say(session)
+        os.remove(session)
+        err = self.fails("generate", VLM, "-p", "and", "-n", "2", "--session", session, code=1)
+        self.assertIn(f"its conversation '{session}.json' was had with another model", err)
+        self.assertEqual(self.say(session, "and")["session"]["restored_tokens"], 0)
+        self.assertTrue(os.path.exists(session))
+
+    def test_no_regular_file(self):
+        pipe = self.path("pipe")
+        os.mkfifo(pipe)
+        for place in (pipe, "/dev/null"):
+            self.assertIn("is no regular file", self.fails("generate", cli.BUNDLE, "-p", "x", "--session", place, code=1))
+
+
 class Beginnings(FilesTest):
     def test_system_of_what_has_not_begun(self):
         session = self.path("empty")
@@ -271,7 +290,8 @@ class Pictures(FilesTest):
 
     def run_in(self, folder, *arguments, code=0, stdin=""):
         done = subprocess.run([cli.PROGRAM, *arguments], input=stdin.encode(), capture_output=True, cwd=folder, timeout=240)
-        self.assertEqual(done.returncode, code, done.stderr)
+        if code is not None:
+            self.assertEqual(done.returncode, code, done.stderr)
         return done.stdout.decode(), done.stderr.decode()
 
     def test_another_folder(self):
@@ -298,6 +318,21 @@ class Pictures(FilesTest):
         with open(picture, "wb") as f:
             f.write(good)
         self.run_in(elsewhere, "generate", VLM, "-p", "more", "-n", "2", "--session", "../pictures")
+
+    def test_outputs_over_pictures(self):
+        """Pictures no option names: those of a session, by whatever links, and those a chat is told of."""
+        picture, link, session = self.picture("a.ppm", 9), self.path("link.ppm"), self.path("pictures")
+        os.symlink(picture, link)
+        self.run_in(self.temporary, "generate", VLM, "-p", "What?", "-n", "2", "--image", picture, "--session", session)
+        before = [self.read(f) for f in (picture, session, session + ".json")]
+        for option in ("--trace", "--logits"):
+            for place in (picture, link):
+                _, err = self.run_in(self.temporary, "generate", VLM, "-p", "more", "-n", "2", "--session", session, option, place, code=1)
+                self.assertIn(f"{option} {place}: that is the file '{os.path.realpath(picture)}' that is read", err)
+        self.run_in(self.temporary, "chat", VLM, "-n", "2", "--session", session, "--trace", picture, code=1, stdin="more\n")
+        _, err = self.run_in(self.temporary, "chat", VLM, "-n", "2", "--trace", picture, stdin=f"/image {link}\nand?\n", code=None)
+        self.assertIn(f"--trace {picture}: that is the file", err)
+        self.assertEqual(before, [self.read(f) for f in (picture, session, session + ".json")])
 
 
 if __name__ == "__main__":

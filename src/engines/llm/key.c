@@ -2,6 +2,11 @@
 
 #include <string.h>
 
+#include "cairn/session.h"
+
+// What the first line of a key begins with; the digest of the model's files follows.
+#define MODEL_WORD "model "
+
 static cairn_status add_state(crn_str *key, const crn_llm_states *states, int i) {
   const crn_llm_state *s = &states->contract->states[i];
   const cairn_descriptor *d = s->descriptor;
@@ -33,7 +38,7 @@ static cairn_status make(const cairn_llm *llm, crn_str *key) {
   char hex[2 * CRN_SHA256_BYTES + 1];
   CRN_TRY(crn_llm_source_identify(m->context, &m->source, digest));
   crn_sha256_hex(digest, hex);
-  CRN_TRY(crn_str_printf(key, "model %s\nfunction %s\nvocabulary %lld\n", hex, cairn_function_describe(m->function)->name,
+  CRN_TRY(crn_str_printf(key, MODEL_WORD "%s\nfunction %s\nvocabulary %lld\n", hex, cairn_function_describe(m->function)->name,
                          (long long)m->contract.vocab_size));
   CRN_TRY(crn_str_printf(key, "precision %s\ncomposites %s\nstored %s\n", cairn_precision_text(cairn_function_get_precision(m->function)),
                          m->settings.composites == CAIRN_COMPOSITES_BODY ? "body" : "fast", llm->states.is_int8 ? "int8" : "as computed"));
@@ -55,6 +60,16 @@ cairn_status crn_llm_key(const cairn_llm *llm, const crn_str **out_key) {
   pthread_mutex_unlock(&m->lock);
   *out_key = &m->key;
   return status;
+}
+
+cairn_status cairn_llm_identify(const cairn_llm *llm, char *out_text) {
+  const crn_str *key;
+  if (!llm) return CRN_FAIL(INVALID_ARGUMENT, "the model of a sequence is identified: none was given");
+  if (!out_text) return CRN_FAIL(INVALID_ARGUMENT, "a place for the identity is needed: out_text is NULL");
+  CRN_TRY(crn_llm_key(llm, &key));
+  memcpy(out_text, key->data + strlen(MODEL_WORD), CAIRN_LLM_IDENTITY_BYTES - 1);
+  out_text[CAIRN_LLM_IDENTITY_BYTES - 1] = 0;
+  return CAIRN_OK;
 }
 
 static size_t line_length(const char *text, size_t n) {

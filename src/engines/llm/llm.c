@@ -273,8 +273,11 @@ static cairn_status open_text(cairn_llm *llm, const char *tokenizer) {
 
 static cairn_status decide_precision(cairn_llm *llm) {
   cairn_precision precision = cairn_function_get_precision(llm->model->function);
-  return crn_llm_decide(llm, "precision", cairn_precision_text(precision),
-                        precision == CAIRN_PRECISION_INT8 ? "most weights are quantised" : "few weights are quantised, or none");
+  const char *path = llm->model->source.path;
+  const char *why = path && crn_ends_with(path, ".aimodelc") ? "the model was compiled for it"
+                    : precision == CAIRN_PRECISION_INT8      ? "most weights are quantised"
+                                                             : "few weights are quantised, or none";
+  return crn_llm_decide(llm, "precision", cairn_precision_text(precision), "%s", why);
 }
 
 static cairn_status open_contract(cairn_llm *llm, const cairn_llm_options *o) {
