@@ -157,15 +157,14 @@ cairn_status crn_places_check_read(crn_tool *t, const char *path) {
 }
 
 cairn_status crn_places_check(crn_tool *t, const crn_tool_command *command, const void *values) {
-  places *kept;
-  CRN_TRY(crn_arena_array(t->arena, 1, sizeof *kept, &kept));
-  *kept = (places){.t = t};
-  CRN_TRY(gather(kept, command, values));
-  t->places = kept;
-  const places all = *kept;
-  for (size_t i = 0; i < all.n; i++) CRN_TRY(check_place(&all.items[i]));
-  for (size_t i = 0; i < all.n; i++) {
-    for (size_t k = i + 1; k < all.n; k++) CRN_TRY(check_pair(&all.items[i], &all.items[k]));
+  places *all;
+  CRN_TRY(crn_arena_array(t->arena, 1, sizeof *all, &all));
+  *all = (places){.t = t};
+  CRN_TRY(gather(all, command, values));
+  t->places = all;
+  for (size_t i = 0; i < all->n; i++) CRN_TRY(check_place(&all->items[i]));
+  for (size_t i = 0; i < all->n; i++) {
+    for (size_t k = i + 1; k < all->n; k++) CRN_TRY(check_pair(&all->items[i], &all->items[k]));
   }
   return CAIRN_OK;
 }

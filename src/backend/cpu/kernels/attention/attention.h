@@ -14,8 +14,7 @@
 ///   with FMA give the same bits; the scalar set rounds products separately. Order of sums: dots in 16 lanes as in dot/dot.h;
 ///   online softmax in blocks of 64 and ranges of 256 absolute positions; values in rising positions; ranges merged in order.
 /// - Mode bf16: queries, keys, weights and values are rounded to bf16 (queries and keys in two terms) or kept in f32 where that is as fast;
-///   sums are f32 and in the order of the kernel. Bits do not
-///   depend on workers or pages, but may depend on the rows of the call.
+///   sums are f32 and in the order of the kernel. Bits do not depend on workers or pages, but may depend on the rows of the call.
 #ifndef CRN_BACKEND_CPU_KERNELS_ATTENTION_H
 #define CRN_BACKEND_CPU_KERNELS_ATTENTION_H
 

@@ -1,24 +1,15 @@
 #include <immintrin.h>
 
+#include "backend/cpu/kernels/attention/loads_avx512.h"
 #include "backend/cpu/kernels/attention/parts.h"
 
 // Everything below is inlined with constant tile sizes, so that accumulators live in registers.
-#define INLINE static inline __attribute__((always_inline))
 
 enum { BLOCK = CRN_ATTENTION_BLOCK, LANES = CRN_ATTENTION_LANES, HEAD = CRN_ATTENTION_HEAD };
-
-INLINE __mmask16 first_lanes(int64_t n) { return n >= LANES ? (__mmask16)0xffff : (__mmask16)((1u << n) - 1); }
 
 INLINE __m512 load(const void *b, int64_t i, int type) {
   if (type == CRN_CACHE_F32) return _mm512_loadu_ps((const float *)b + i);
   __m256i h = _mm256_loadu_si256((const __m256i *)((const uint16_t *)b + i));
-  if (type == CRN_CACHE_F16) return _mm512_cvtph_ps(h);
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
-}
-
-INLINE __m512 load_some(const void *b, int64_t i, __mmask16 some, int type) {
-  if (type == CRN_CACHE_F32) return _mm512_maskz_loadu_ps(some, (const float *)b + i);
-  __m256i h = _mm256_maskz_loadu_epi16(some, (const uint16_t *)b + i);
   if (type == CRN_CACHE_F16) return _mm512_cvtph_ps(h);
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
@@ -30,7 +21,7 @@ INLINE const void *forward(const void *b, int64_t elements, int type) {
 static uint64_t alive_f32(const void *mask, int n) {
   uint64_t bits = 0;
   for (int i = 0; i < n; i += 16) {
-    __mmask16 some = first_lanes(n - i);
+    __mmask16 some = some16(n - i);
     __m512 m = _mm512_maskz_loadu_ps(some, (const float *)mask + i);
     bits |= (uint64_t)_mm512_mask_cmp_ps_mask(some, m, _mm512_set1_ps(CRN_ATTENTION_DEAD), _CMP_NLE_UQ) << i;
   }
@@ -62,7 +53,7 @@ INLINE void widen(const void *source, int64_t ld, int64_t n, int64_t d, float *t
     int64_t i = 0;
     for (; i + LANES <= d; i += LANES, target += LANES) _mm512_storeu_ps(target, load(row, i, type));
     if (i < d) {
-      _mm512_storeu_ps(target, load_some(row, i, first_lanes(d - i), type));
+      _mm512_storeu_ps(target, load_some(row, i, some16(d - i), type));
       target += LANES;
     }
   }
@@ -154,7 +145,7 @@ INLINE void score_tile(const float *q, int64_t ldq, const void *k, int64_t ldk, 
     if (asks) ask_some(&later, type == CRN_CACHE_F32 ? cols : (cols + 1) / 2);
     score_step(q, ldq, k, ldk, i, acc, items, cols, 0xffff, type);
   }
-  if (i < d) score_step(q, ldq, k, ldk, i, acc, items, cols, first_lanes(d - i), type);
+  if (i < d) score_step(q, ldq, k, ldk, i, acc, items, cols, some16(d - i), type);
   store_dots(fold16(acc), out, items, cols);
 }
 
@@ -323,7 +314,7 @@ INLINE void add(const float *p, int n_items, const void *v, int64_t ldv, int64_t
   STRIPS(2)
   STRIPS(1)
 #undef STRIPS
-  if (i < d) add_strip(p, n_items, forward(v, i, type), ldv, n, NULL, sums + i, ld_sums, 1, first_lanes(d - i), type);
+  if (i < d) add_strip(p, n_items, forward(v, i, type), ldv, n, NULL, sums + i, ld_sums, 1, some16(d - i), type);
 }
 
 static void merge(float *total, const float *part, int64_t n_sums) {
@@ -354,7 +345,7 @@ static void finish(const float *state, const float *sink, int64_t d, float *out)
   __m512 k = _mm512_set1_ps(keep), under = _mm512_set1_ps(denominator);
   for (int64_t i = 0; i < d; i += LANES) {
     __m512 v = _mm512_div_ps(_mm512_mul_ps(_mm512_loadu_ps(state + HEAD + i), k), under);
-    _mm512_mask_storeu_ps(out + i, first_lanes(d - i), _mm512_add_ps(v, _mm512_setzero_ps()));
+    _mm512_mask_storeu_ps(out + i, some16(d - i), _mm512_add_ps(v, _mm512_setzero_ps()));
   }
 }
 

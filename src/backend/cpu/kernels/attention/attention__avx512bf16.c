@@ -12,7 +12,7 @@ INLINE __mmask32 some32(int64_t n) { return n >= 32 ? 0xffffffffu : n <= 0 ? 0 :
 // Elements i to i + 31 of a row as bf16, zeros behind its end.
 INLINE __m512i load32(const void *row, int64_t i, int64_t d, int type) {
   if (type == CRN_CACHE_BF16) return _mm512_maskz_loadu_epi16(some32(d - i), (const uint16_t *)row + i);
-  __m512 low = load16(row, i, some16(d - i), type), high = load16(row, i + 16, some16(d - i - 16), type);
+  __m512 low = load_some(row, i, some16(d - i), type), high = load_some(row, i + 16, some16(d - i - 16), type);
   return (__m512i)_mm512_cvtne2ps_pbh(high, low);
 }
 
@@ -26,7 +26,7 @@ INLINE __m512 rest16(__m512 x) {
 
 // Elements i to i + 31 of the second term of a row of f32 or f16.
 INLINE __m512i load_rest32(const void *row, int64_t i, int64_t d, int type) {
-  __m512 low = load16(row, i, some16(d - i), type), high = load16(row, i + 16, some16(d - i - 16), type);
+  __m512 low = load_some(row, i, some16(d - i), type), high = load_some(row, i + 16, some16(d - i - 16), type);
   return (__m512i)_mm512_cvtne2ps_pbh(rest16(high), rest16(low));
 }
 
@@ -108,8 +108,6 @@ void crn_bf16_soften(float *scores, void *weights, const uint64_t *live, int n, 
                      int64_t ld_sums) {
   packed_soften(scores, weights, BLOCK * sizeof(uint16_t), live, n, from, to, states, sums, ld_sums, true, put);
 }
-
-void crn_bf16_add_mask(float *scores, const float *mask, int from, int to) { packed_add_mask(scores, mask, from, to); }
 
 void crn_bf16_finish(const crn_packed_state *state, const float *sums, const float *sink, int64_t d, float *out) {
   packed_finish(state, sums, sink, d, out, true);

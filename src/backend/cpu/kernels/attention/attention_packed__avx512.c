@@ -13,12 +13,6 @@ static void pack_query(const float *q, int64_t d, float scale, void *packed, int
   for (int64_t i = 0; i < d; i++) out[i * ITEMS] = q[i] * scale;
 }
 
-INLINE __m512 load(const void *row, int64_t i, int64_t d, int type) {
-  if (type != CRN_CACHE_BF16) return load16(row, i, some16(d - i), type);
-  __m256i half = _mm256_maskz_loadu_epi16(some16(d - i), (const uint16_t *)row + i);
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
-}
-
 // For each 16 positions: features × positions.
 INLINE void pack_keys(const void *const *rows, int n, int64_t d, float *out, int type) {
   const int64_t padded = (d + 31) / 32 * 32;
@@ -26,7 +20,7 @@ INLINE void pack_keys(const void *const *rows, int n, int64_t d, float *out, int
     for (int64_t i = 0; i < padded; i += LANES, out += LANES * LANES) {
       __m512i r[16];
 #pragma GCC unroll 16
-      for (int j = 0; j < 16; j++) r[j] = _mm512_castps_si512(load(rows[c + j], i, d, type));
+      for (int j = 0; j < 16; j++) r[j] = _mm512_castps_si512(load_some(rows[c + j], i, some16(d - i), type));
       transpose16(r);
 #pragma GCC unroll 16
       for (int j = 0; j < 16; j++) _mm512_storeu_si512(out + LANES * j, r[j]);
@@ -41,7 +35,7 @@ INLINE void pack_values(const void *const *rows, int n, int64_t d, float *out, u
   for (int c = 0; c < n; c++) {
     __mmask16 any = 0;
     for (int64_t i = 0; i < padded; i += LANES) {
-      const __m512 v = load(rows[c], i, d, type);
+      const __m512 v = load_some(rows[c], i, some16(d - i), type);
       // Not a number, or infinite, of both signs.
       const __mmask16 odd = _mm512_fpclass_ps_mask(v, 0x01 | 0x08 | 0x10 | 0x80);
       any |= odd;
@@ -107,7 +101,12 @@ static void soften(float *scores, void *weights, const uint64_t *live, int n, in
   packed_soften(scores, weights, BLOCK * sizeof(float), live, n, from, to, states, sums, ld_sums, false, put);
 }
 
-static void add_mask(float *scores, const float *mask, int from, int to) { packed_add_mask(scores, mask, from, to); }
+void crn_packed_add_mask(float *scores, const float *mask, int from, int to) {
+  for (int c = from; c < to; c += 16) {
+    __m512 sum = _mm512_fmadd_ps(_mm512_loadu_ps(mask + c), _mm512_set1_ps(CRN_PACKED_LOG2E), _mm512_loadu_ps(scores + c));
+    _mm512_storeu_ps(scores + c, sum);
+  }
+}
 
 static void finish(const crn_packed_state *state, const float *sums, const float *sink, int64_t d, float *out) {
   packed_finish(state, sums, sink, d, out, false);
@@ -124,7 +123,7 @@ const crn_packed_parts crn_packed_parts__avx512 = {
     .pack_keys = {pack_keys_f32, pack_keys_f16, pack_keys_bf16},
     .pack_values = {pack_values_f32, pack_values_f16, pack_values_bf16},
     .score = score,
-    .add_mask = add_mask,
+    .add_mask = crn_packed_add_mask,
     .soften = soften,
     .add = add,
     .finish = finish,

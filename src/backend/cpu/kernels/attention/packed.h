@@ -46,6 +46,9 @@ typedef struct crn_packed_parts {
 
 extern const crn_packed_parts crn_packed_parts__amx, crn_packed_parts__avx512;
 
+/// The one of AVX-512, of whatever numbers are packed (attention_packed__avx512.c).
+void crn_packed_add_mask(float *scores, const float *mask, int from, int to);
+
 /// Loops in bf16 that need no tiles (attention__avx512bf16.c): packed queries are d first terms and d second ones; packed keys for each 16
 /// positions and each 32 features a tile of 16 pairs of features × 16 positions × 2 for each term; packed values for each 32 features and
 /// each 32 positions two tiles of 16 pairs of positions × 16 features × 2. Both are what a tile product takes as its right side.
@@ -57,7 +60,6 @@ CRN_BF16_SHARED(f16)
 CRN_BF16_SHARED(bf16)
 #undef CRN_BF16_SHARED
 void crn_bf16_pack_query(const float *q, int64_t d, float scale, void *out, int64_t item);
-void crn_bf16_add_mask(float *scores, const float *mask, int from, int to);
 void crn_bf16_soften(float *scores, void *weights, const uint64_t *live, int n, int from, int to, crn_packed_state *states, float *sums,
                      int64_t ld_sums);
 void crn_bf16_finish(const crn_packed_state *state, const float *sums, const float *sink, int64_t d, float *out);

@@ -5,9 +5,8 @@
 #include <immintrin.h>
 #include <stdbool.h>
 
+#include "backend/cpu/kernels/attention/loads_avx512.h"
 #include "backend/cpu/kernels/attention/packed.h"
-
-#define INLINE static inline __attribute__((always_inline))
 
 typedef void (*packed_put)(void *weights, int c, __m512 low, __m512 high);
 
@@ -38,13 +37,6 @@ INLINE void transpose16(__m512i *r) {
   }
 #pragma GCC unroll 16
   for (int i = 0; i < 16; i++) r[i] = t[i];
-}
-
-INLINE __mmask16 some16(int64_t n) { return n >= 16 ? (__mmask16)0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1); }
-
-INLINE __m512 load16(const void *row, int64_t i, __mmask16 some, int type) {
-  if (type == CRN_CACHE_F32) return _mm512_maskz_loadu_ps(some, (const float *)row + i);
-  return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(some, (const uint16_t *)row + i));
 }
 
 // --- softmax --------------------------------------------------------------------------------------------------------------
@@ -111,13 +103,6 @@ INLINE void packed_soften(float *scores, char *weights, int64_t item_bytes, cons
   for (int i = 0; i < n; i++) {
     packed_soften_row(scores + i * CRN_PACKED_BLOCK, weights + i * item_bytes, live ? live + 2 * i : NULL, from, to, states + i,
                       sums + i * ld_sums, ld_sums, is_bf16, put);
-  }
-}
-
-INLINE void packed_add_mask(float *scores, const float *mask, int from, int to) {
-  for (int c = from; c < to; c += 16) {
-    __m512 sum = _mm512_fmadd_ps(_mm512_loadu_ps(mask + c), _mm512_set1_ps(CRN_PACKED_LOG2E), _mm512_loadu_ps(scores + c));
-    _mm512_storeu_ps(scores + c, sum);
   }
 }
 

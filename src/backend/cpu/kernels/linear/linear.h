@@ -17,8 +17,8 @@
 /// the sum separately, as they have no FMA). BF16: activations rounded to bf16, sums in f32. INT8: activations as signed
 /// bytes with a scale per group of 32, integer sums within a group, f32 across groups. A kernel may be more exact than its
 /// mode (rows as 16-bit integers, with quants as they are or with weights that are such integers too); AMX kernels of BF16 round the
-/// weights to bf16 too. In BF16 and
-/// INT8 bits may depend on the kernel and so on the number of rows, never on which other rows a call has or on how tiles are split.
+/// weights to bf16 too. In BF16 and INT8 bits may depend on the kernel and so on the number of rows, never on which other rows a call has
+/// or on how tiles are split.
 ///
 /// Infinities and NaN in x reach only the outputs of their row (in INT8 all of them become NaN).
 #ifndef CRN_BACKEND_CPU_KERNELS_LINEAR_H

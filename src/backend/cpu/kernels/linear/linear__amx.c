@@ -270,9 +270,7 @@ void crn_linear_prepare_bf16__amx(const float *x, int64_t k, void *out_row) {
   char *out = out_row;
   for (int64_t i = 0; i < LINEAR_BLOCKS(k) * LINEAR_BLOCK; i += STEP, out += ROWS_BYTES) {
     for (int64_t j = 0; j < STEP; j += LANES) {
-      const int64_t left = k - i - j;
-      const __mmask16 mask = left >= LANES ? 0xffff : left <= 0 ? 0 : (__mmask16)((1u << left) - 1);
-      _mm256_store_si256((__m256i *)(void *)(out + j * 2), crn_narrow_bf16(_mm512_maskz_loadu_ps(mask, x + i + j)));
+      _mm256_store_si256((__m256i *)(void *)(out + j * 2), crn_narrow_bf16(load_some(x + i + j, k - i - j)));
     }
   }
 }

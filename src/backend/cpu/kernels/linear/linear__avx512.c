@@ -13,9 +13,7 @@ enum { LANES = LINEAR_LANES, GROUP = CRN_LINEAR_GROUP, ROWS = 12, TILES = 4, TIL
 void crn_linear_prepare_f32__avx512(const float *x, int64_t k, void *out_row) {
   float *row = out_row;
   for (int64_t i = 0; i < LINEAR_BLOCKS(k) * LINEAR_BLOCK; i += LANES) {
-    int64_t left = k - i;
-    __mmask16 mask = left >= LANES ? 0xffff : left <= 0 ? 0 : (__mmask16)((1u << left) - 1);
-    _mm512_store_ps(row + i, _mm512_maskz_loadu_ps(mask, x + i));
+    _mm512_store_ps(row + i, load_some(x + i, k - i));
   }
 }
 

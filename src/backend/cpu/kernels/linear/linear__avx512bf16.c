@@ -23,9 +23,7 @@ enum {
 void crn_linear_prepare_bf16__avx512bf16(const float *x, int64_t k, void *out_row) {
   uint16_t *row = out_row;
   for (int64_t i = 0; i < LINEAR_BLOCKS(k) * LINEAR_BLOCK; i += LANES) {
-    int64_t left = k - i;
-    __mmask16 mask = left >= LANES ? 0xffff : left <= 0 ? 0 : (__mmask16)((1u << left) - 1);
-    _mm256_store_si256((__m256i *)(void *)(row + i), crn_narrow_bf16(_mm512_maskz_loadu_ps(mask, x + i)));
+    _mm256_store_si256((__m256i *)(void *)(row + i), crn_narrow_bf16(load_some(x + i, k - i)));
   }
 }
 

@@ -27,12 +27,6 @@ INLINE void quantize_group(__m512 x0, __m512 x1, int8_t *quants, float *out_scal
   *out_sum = _mm512_reduce_add_epi32(_mm512_add_epi32(q0, q1));
 }
 
-// The first n of 16 values, zeros behind them.
-INLINE __m512 load_some(const float *x, int64_t n) {
-  __mmask16 mask = n >= LANES ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
-  return _mm512_maskz_loadu_ps(mask, x);
-}
-
 void crn_linear_prepare_int8__avx512vnni(const float *x, int64_t k, void *out_row) {
   int64_t n = LINEAR_BLOCKS(k) * LINEAR_BLOCK;
   int8_t *quants = out_row;

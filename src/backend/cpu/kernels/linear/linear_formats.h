@@ -34,6 +34,10 @@ INLINE float zero_of(const crn_linear_weights *w, crn_linear_format f) { return 
 
 /// So many f16 numbers.
 #if defined(__AVX512F__)
+/// The first n of 16 values, zeros behind them.
+INLINE __m512 load_some(const float *x, int64_t n) {
+  return _mm512_maskz_loadu_ps(n >= LINEAR_LANES ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1), x);
+}
 INLINE __m512 half16(const unsigned char *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
 #endif
 #if defined(__F16C__)

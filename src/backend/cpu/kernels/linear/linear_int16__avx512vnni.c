@@ -147,8 +147,6 @@ static void (*const g_times[ROWS])(const product *p) = {ALL_TIMES(TIMES_NAME)};
 
 // --- calls ----------------------------------------------------------------------------------------------------------------
 
-static void configure(int n_rows) { (void)n_rows; }
-
 // `user`: the weights of the stage.
 static void multiply_span(const call *c, const stage *s, const span *rows, const char *next, void *user, float *out) {
   (void)next;
@@ -178,7 +176,7 @@ INLINE void run(const crn_linear_weights *w, const char *rows, size_t row_bytes,
   for (int64_t i = 0; i < stages_of(&c); i++) {
     const stage s = stage_at(&c, i);
     unpack_stage(&c, &s, scratch, f);
-    run_stage(&c, &s, NULL, (stage_user){configure, multiply_span, scratch});
+    run_stage(&c, &s, NULL, (stage_user){NULL, multiply_span, scratch});
   }
 }
 

@@ -27,10 +27,6 @@ INLINE int64_t linear_int16_number(int64_t i) {
 /// Blocks of inputs in front of a piece.
 INLINE int64_t linear_piece_begin(int64_t blocks, int64_t piece) { return blocks * piece / LINEAR_PIECES(blocks); }
 
-INLINE __m512 linear_load_some(const float *x, int64_t n) {
-  return _mm512_maskz_loadu_ps(n >= LINEAR_LANES ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1), x);
-}
-
 /// The scale of n values, and its inverse; NaN and 0 when there are infinities or NaN.
 INLINE float linear_int16_scale_of(const float *x, int64_t n, float *out_inverse) {
   // Its inverse times the largest integer is still a number.
@@ -39,7 +35,7 @@ INLINE float linear_int16_scale_of(const float *x, int64_t n, float *out_inverse
   // Compared as integers, infinities and NaN are the largest.
   __m512i most = _mm512_setzero_si512();
   for (int64_t i = 0; i < n; i += LINEAR_LANES)
-    most = _mm512_max_epi32(most, _mm512_and_si512(_mm512_castps_si512(linear_load_some(x + i, n - i)), magnitude));
+    most = _mm512_max_epi32(most, _mm512_and_si512(_mm512_castps_si512(load_some(x + i, n - i)), magnitude));
   const int32_t bits = _mm512_reduce_max_epi32(most);
   const float top = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(bits)));
   *out_inverse = 0;
@@ -54,7 +50,7 @@ INLINE __m512i linear_int16_group(const float *x, int64_t n, float inverse, char
   __m512i sum = _mm512_setzero_si512();
 #pragma GCC unroll 2
   for (int i = 0; i < CRN_LINEAR_GROUP; i += LINEAR_LANES) {
-    __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(linear_load_some(x + i, n - i), _mm512_set1_ps(inverse)));
+    __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(load_some(x + i, n - i), _mm512_set1_ps(inverse)));
     if (inverse == 0) v = _mm512_setzero_si512();
     sum = _mm512_add_epi32(sum, v);
     // The low byte is signed: what it takes away the high one has more.

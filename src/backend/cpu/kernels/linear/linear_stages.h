@@ -7,6 +7,19 @@
 
 #include "backend/cpu/kernels/linear/linear_amx.h"
 
+/// Rows of one block.
+typedef struct span {
+  int64_t row, n;  ///< from the first row of the call on
+  int64_t at;      ///< in the block
+} span;
+
+/// Those from `row` on, of a call of n_rows that begins with row `first` of its block.
+INLINE span span_at(int64_t first, int64_t n_rows, int64_t row) {
+  span s = {row, n_rows - row, (first + row) % CRN_LINEAR_ROW_BLOCK};
+  if (s.n > CRN_LINEAR_ROW_BLOCK - s.at) s.n = CRN_LINEAR_ROW_BLOCK - s.at;
+  return s;
+}
+
 /// A call: where its rows begin, and how its tiles and inputs are divided.
 typedef struct call {
   const crn_linear_weights *w;
@@ -75,8 +88,8 @@ INLINE void expect_share(const call *c, const stage *s, const span *rows, int64_
   c->sink->expect(c->sink->user, rows->row + begin, end - begin, c->tile_begin + s->tile, s->n_tiles);
 }
 
-/// What a kernel does with a stage, for rows of one block: shapes tile registers when their number is another one, and multiplies them with
-/// all tiles. `next`: the rows that come after these, NULL where asking for them is not worth while.
+/// What a kernel does with a stage, for rows of one block: shapes tile registers when their number is another one (NULL where there are
+/// none), and multiplies them with all tiles. `next`: the rows that come after these, NULL where asking for them is not worth while.
 typedef struct stage_user {
   void (*configure)(int n_rows);
   void (*multiply)(const call *c, const stage *s, const span *rows, const char *next, void *user, float *out);
@@ -91,7 +104,7 @@ INLINE void run_stage(const call *c, const stage *s, const stage *after, stage_u
   span rows;
   for (int64_t row = 0; row < c->n_rows; row += rows.n) {
     rows = span_at(c->first, c->n_rows, row);
-    if (rows.n != configured) u.configure((int)rows.n);
+    if (u.configure && rows.n != configured) u.configure((int)rows.n);
     configured = rows.n;
     float *out = c->out + (is_compact ? 0 : row * c->ld) + (c->sink ? 0 : s->tile * LINEAR_LANES);
     const char *next = row + rows.n < c->n_rows ? rows_of(c, row + rows.n, s->block) : after ? rows_of(c, 0, after->block) : NULL;
